@@ -117,7 +117,7 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 			Threads: orch.Threads, Sandboxes: orch.Sandboxes, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch.Files,
 			Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch.Prompts, Skills: orch.Skills, ThreadSkills: orch.Skills.Threads,
 		},
-		Administration: rest.Administration{MCPServers: hub, MCPLogins: hub, Audit: records},
+		Administration: rest.Administration{MCPServers: hub.Servers, MCPLogins: hub.Logins, Audit: records},
 		Clients:        rest.Clients{Anonymous: &local},
 		Idempotency:    st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
 	})
@@ -154,7 +154,7 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 	}
 	metrics := telemetry.New("fleet")
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
-	guard := policy.New(policy.Options{Hub: hub, Log: log})
+	guard := policy.New(policy.Options{Hub: hub.Catalog, Upstream: hub.Upstream, Changes: hub, Log: log})
 	calls := call.NewRecorder(records, metrics)
 	var orch *orchestrator.Orchestrator
 	orch, err = orchestrator.New(ctx, orchestrator.Options{

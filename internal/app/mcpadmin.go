@@ -11,30 +11,31 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
-// mcpAdmin is the hub with each change of its servers on the record.
+// mcpAdmin is the hub's servers and logins with each change on the record.
 type mcpAdmin struct {
-	*hub.Hub
+	*hub.Servers
+	*hub.Logins
 	access *access
 }
 
 // PutServer adds or replaces a server.
 func (m mcpAdmin) PutServer(ctx context.Context, name string, config json.RawMessage) error {
-	return m.recorded(ctx, "put "+name, func() error { return m.Hub.PutServer(ctx, name, config) })
+	return m.recorded(ctx, "put "+name, func() error { return m.Servers.PutServer(ctx, name, config) })
 }
 
 // DeleteServer removes a server.
 func (m mcpAdmin) DeleteServer(ctx context.Context, name string) error {
-	return m.recorded(ctx, "delete "+name, func() error { return m.Hub.DeleteServer(ctx, name) })
+	return m.recorded(ctx, "delete "+name, func() error { return m.Servers.DeleteServer(ctx, name) })
 }
 
 // FinishLogin ends a login at a server.
 func (m mcpAdmin) FinishLogin(ctx context.Context, c sandbox.Caller, name, redirected string) error {
-	return m.recorded(ctx, "login "+name, func() error { return m.Hub.FinishLogin(ctx, c, name, redirected) })
+	return m.recorded(ctx, "login "+name, func() error { return m.Logins.FinishLogin(ctx, c, name, redirected) })
 }
 
 // Logout forgets one.
 func (m mcpAdmin) Logout(ctx context.Context, c sandbox.Caller, name string) error {
-	return m.recorded(ctx, "logout "+name, func() error { return m.Hub.Logout(ctx, c, name) })
+	return m.recorded(ctx, "logout "+name, func() error { return m.Logins.Logout(ctx, c, name) })
 }
 
 // recorded does it between two records.

@@ -156,7 +156,7 @@ func (a policyAdmin) sampleOf(ctx context.Context, r audit.Record) (s policy.Sam
 	case audit.ActionToolCall:
 		s.Exec = r.Exec
 		t := sandbox.Thread{Owner: sandbox.Owner{Tenant: r.Tenant, User: r.User}, ID: r.Thread}
-		tool, err := a.access.hub.Resolve(ctx, t, sandbox.ToolRef{Printed: r.Subject})
+		tool, err := a.access.hub.Catalog.Resolve(ctx, t, sandbox.ToolRef{Printed: r.Subject})
 		if err != nil {
 			notes = append(notes, "the tool is not there now: its server and its own name are taken from the printed name, its annotations are not known")
 			s.Server, s.Tool, _ = strings.Cut(r.Subject, "__")

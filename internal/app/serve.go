@@ -397,7 +397,7 @@ func (p *App) openOrchestrator(ctx context.Context) error {
 		decider = p.policy
 	}
 	guard := policy.New(policy.Options{
-		Hub: p.hub, Decider: policy.Untrusted{Decider: decider}, Approver: approver{p.approvals}, Counter: rateCounter{p.store}, Log: p.log,
+		Hub: p.hub.Catalog, Upstream: p.hub.Upstream, Changes: p.hub, Decider: policy.Untrusted{Decider: decider}, Approver: approver{p.approvals}, Counter: rateCounter{p.store}, Log: p.log,
 		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) {
 			return p.orch.Narrowing.Capabilities(ctx, t)
 		},
@@ -623,7 +623,7 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 		Tools: p.orch.Calls, Upstream: p.orch.Calls, Prompts: p.orch.Prompts, Skills: p.orch.Skills, ThreadSkills: p.orch.Skills.Threads, SkillInstalls: installs,
 		Approvals: p.approvals, Plugins: pluginUse{p.plugins, p.orch}, Marketplaces: p.plugins,
 	}
-	servers := mcpAdmin{p.hub, access}
+	servers := mcpAdmin{p.hub.Servers, p.hub.Logins, access}
 	o := rest.Options{
 		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
 			if sk.Broken || sk.Digest == "" {

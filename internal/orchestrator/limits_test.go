@@ -14,7 +14,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/limits"
-	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
@@ -31,7 +30,7 @@ func newLimitedHouse(t *testing.T, g *gate, r limits.Rules, change ...func(*Opti
 	return newLimitedHouseWith(t, g, noTools{}, r, change...)
 }
 
-func newLimitedHouseWith(t *testing.T, g *gate, hub policy.Hub, r limits.Rules, change ...func(*Options)) *house {
+func newLimitedHouseWith(t *testing.T, g *gate, hub mcpServers, r limits.Rules, change ...func(*Options)) *house {
 	t.Helper()
 	var l *limits.Gate
 	h := newHouseWith(t, g, hub, func(o *Options) {

@@ -37,6 +37,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// mcpServers are all that a guard knows of a hub.
+type mcpServers interface {
+	policy.Hub
+	policy.Upstream
+	policy.Changes
+}
+
 // noTools is a hub without servers.
 type noTools struct{}
 
@@ -189,7 +196,7 @@ func newHouse(t testing.TB, d daemon) *house {
 }
 
 // newHouseWith is a house with another hub.
-func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub policy.Hub, change ...func(*Options)) *house {
+func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub mcpServers, change ...func(*Options)) *house {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("workspaces get uids of their own: needs root")
@@ -227,7 +234,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 	}}, remoteSandbox)
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	guard := policy.New(policy.Options{
-		Hub: hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: person{h},
+		Hub: hub, Upstream: hub, Changes: hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: person{h},
 		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) {
 			return h.Narrowing.Capabilities(ctx, t)
 		},

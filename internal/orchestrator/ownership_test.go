@@ -177,7 +177,7 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	o := Options{
 		Storage:  Storage{DataDir: w.data},
 		Replicas: Replicas{Peers: neighbour{w, id}},
-		Tools:    Tools{Hub: policy.New(policy.Options{Hub: noTools{}}), CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: policy.New(policy.Options{Hub: noTools{}}), Records: calls, Log: log}), Refusals: calls, Log: log, Keep: noKeep}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil }},
+		Tools:    Tools{Hub: policy.New(policy.Options{Hub: noTools{}, Upstream: noTools{}, Changes: noTools{}}), CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: policy.New(policy.Options{Hub: noTools{}, Upstream: noTools{}, Changes: noTools{}}), Records: calls, Log: log}), Refusals: calls, Log: log, Keep: noKeep}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil }},
 		Driver:   engine, Store: w.store, Audit: records, Skills: skills, Views: views, Switches: switches,
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", Daemon: "/bin/true", Install: "install", MaxInstances: 100, Metrics: metrics.New("test"), StartTime: 20 * time.Second, Log: log,

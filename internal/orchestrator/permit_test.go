@@ -39,7 +39,7 @@ rules:
 	}
 	asked := make(chan string, 10)
 	h := newHouseWith(t, daemon{run: exits, asked: func(r *sandboxv1.RunRequest) { asked <- r.GetShell() + r.GetCode().GetText() }}, noTools{}, func(o *Options) {
-		o.Tools.Hub = policy.New(policy.Options{Hub: noTools{}, Decider: ruled{set: &policy.Set{Global: rules}}})
+		o.Tools.Hub = policy.New(policy.Options{Hub: noTools{}, Upstream: noTools{}, Changes: noTools{}, Decider: ruled{set: &policy.Set{Global: rules}}})
 	})
 	ctx := t.Context()
 	_, err = h.Runs.RunCommand(ctx, caller, "a", sandbox.Command{Shell: "rm -rf /; echo hush"})

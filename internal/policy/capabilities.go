@@ -164,7 +164,7 @@ func (g *Guard) Upstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread
 	if server != "" && !h.uses(server) {
 		return nil, noServer(server)
 	}
-	items, err := g.o.Hub.Upstream(ctx, t, kind, server)
+	items, err := g.o.Upstream.Upstream(ctx, t, kind, server)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (g *Guard) Subscribe(ctx context.Context, c sandbox.Caller, t sandbox.Threa
 	if !h.uses(server) {
 		return noServer(server)
 	}
-	return g.o.Hub.Subscribe(ctx, t, server, uri, changed)
+	return g.o.Upstream.Subscribe(ctx, t, server, uri, changed)
 }
 
 func noServer(name string) error {

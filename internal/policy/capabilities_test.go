@@ -80,7 +80,7 @@ func TestCapabilities(t *testing.T) {
 		{caps: []string{"A"}, want: "free"},
 	} {
 		h := &fakeHub{tools: tools, servers: map[string][]string{"s": nil}}
-		g := New(Options{Hub: h, Narrowed: func(context.Context, sandbox.Thread) ([]string, error) { return c.thread, nil }})
+		g := New(Options{Hub: h, Upstream: h, Narrowed: func(context.Context, sandbox.Thread) ([]string, error) { return c.thread, nil }})
 		if got := seen(t, g, sandbox.Caller{Owner: thread.Owner, Role: c.role, Capabilities: c.caps}); got != c.want {
 			t.Errorf("%d %+v: sees %q", i, c, got)
 		}
@@ -88,7 +88,7 @@ func TestCapabilities(t *testing.T) {
 	// What rules want counts as what the configuration says.
 	h := &fakeHub{tools: []sandbox.Tool{tool("free", ""), tool("one", ""), tool("two", "")}, servers: map[string][]string{"s": nil}}
 	set := &Set{Global: rules(t, "default: allow\ncapabilities:\n- {server: s, tool: [one, two], needs: a}\n- {tool: two, needs: b}")}
-	g := New(Options{Hub: h, Decider: setDecider{set}})
+	g := New(Options{Hub: h, Upstream: h, Decider: setDecider{set}})
 	for caps, want := range map[string]string{"": "free", "a": "free one", "b": "free", "a b": "free one two"} {
 		if got := seen(t, g, sandbox.Caller{Owner: thread.Owner, Capabilities: strings.Fields(caps)}); got != want {
 			t.Errorf("%q sees %q", caps, got)
@@ -111,7 +111,7 @@ func (s setDecider) Requires(t sandbox.Thread, tool sandbox.Tool) []string {
 func TestCapabilitiesOfServers(t *testing.T) {
 	ctx := context.Background()
 	h := &fakeHub{servers: map[string][]string{"s": {"a"}, "open": nil}}
-	g := New(Options{Hub: h})
+	g := New(Options{Hub: h, Upstream: h})
 	for _, c := range []struct {
 		caps []string
 		want int
@@ -136,7 +136,7 @@ func TestCapabilitiesOfServers(t *testing.T) {
 // TestHiddenByRules: a tool that the rules deny altogether is on no surface.
 func TestHiddenByRules(t *testing.T) {
 	h := &fakeHub{tools: []sandbox.Tool{tool("free", ""), tool("one", "")}, servers: map[string][]string{"s": nil}}
-	g := New(Options{Hub: h, Decider: setDecider{&Set{Global: rules(t, "default: allow\nrules:\n- {id: r, effect: deny, match: {tool: one}}")}}})
+	g := New(Options{Hub: h, Upstream: h, Decider: setDecider{&Set{Global: rules(t, "default: allow\nrules:\n- {id: r, effect: deny, match: {tool: one}}")}}})
 	set, err := g.Tools(context.Background(), caller, thread)
 	if err != nil || len(set.Tools) != 1 {
 		t.Errorf("%+v, %v", set, err)

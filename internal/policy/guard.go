@@ -13,7 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Hub is what a Guard protects: the connections to MCP servers. Its methods may be called at the same time.
+// Hub is what a Guard protects: the tools of MCP servers. Its methods may be called at the same time.
 type Hub interface {
 	Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error)
 	// ServerRequires returns the capabilities that a server's configuration wants.
@@ -27,21 +27,31 @@ type Hub interface {
 	Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) ([]byte, error)
 	// CallChecked calls a tool with what Arguments returned.
 	CallChecked(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
+	ForgetThread(t sandbox.Thread)
+}
+
+// Upstream is what MCP servers offer beside tools.
+type Upstream interface {
 	Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
 	Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error)
 	Subscribe(ctx context.Context, t sandbox.Thread, server, uri string, changed func()) error
+	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
+}
+
+// Changes tell when sets of tools may have changed.
+type Changes interface {
 	Version() uint64
 	Changed() <-chan struct{}
 	// Announce moves Version on.
 	Announce()
-	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
-	ForgetThread(t sandbox.Thread)
 }
 
-// Options are what a Guard works with. Hub is needed; a nil Decider allows all, a nil Approver approves nothing,
+// Options are what a Guard works with. Hub is needed, and Upstream and Changes are by the methods that pass them on; a nil Decider allows all, a nil Approver approves nothing,
 // with a nil Counter nothing is allowed that has a rate, a nil Log discards.
 type Options struct {
 	Hub      Hub
+	Upstream Upstream
+	Changes  Changes
 	Decider  Decider
 	Approver Approver
 	Counter  Counter
@@ -253,7 +263,7 @@ func (g *Guard) MakeUpstream(ctx context.Context, p Plan, attempt string) (json.
 	if err := g.Permit(ctx, p, attempt); err != nil {
 		return nil, err
 	}
-	return g.o.Hub.Ask(ctx, p.request.Thread, p.upstream)
+	return g.o.Upstream.Ask(ctx, p.request.Thread, p.upstream)
 }
 
 // what names a request in an error.
@@ -291,17 +301,17 @@ func because(d Decision, e Effect) string {
 }
 
 // Version changes whenever a set of tools may have changed.
-func (g *Guard) Version() uint64 { return g.o.Hub.Version() }
+func (g *Guard) Version() uint64 { return g.o.Changes.Version() }
 
 // Changed returns a channel that is closed at the next change of Version.
-func (g *Guard) Changed() <-chan struct{} { return g.o.Hub.Changed() }
+func (g *Guard) Changed() <-chan struct{} { return g.o.Changes.Changed() }
 
 // Announce tells all listeners that who may use which tools may have changed.
-func (g *Guard) Announce() { g.o.Hub.Announce() }
+func (g *Guard) Announce() { g.o.Changes.Announce() }
 
 // UpstreamChanged returns a channel that is closed when prompts or resources may have changed.
 func (g *Guard) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} {
-	return g.o.Hub.UpstreamChanged(kind)
+	return g.o.Upstream.UpstreamChanged(kind)
 }
 
 // ForgetThread ends what is kept for a thread that no longer exists.

@@ -85,6 +85,8 @@ func (h *fakeHub) CallChecked(_ context.Context, _ sandbox.Thread, tool sandbox.
 	return h.reply, nil
 }
 
+func (*fakeHub) UpstreamChanged(sandbox.UpstreamKind) <-chan struct{} { panic("not called") }
+
 func (h *fakeHub) Ask(_ context.Context, _ sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error) {
 	h.sent = append(h.sent, r.Method)
 	return json.RawMessage(`{}`), nil
@@ -142,7 +144,7 @@ func TestEffects(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
-			o := Options{Hub: h, Decider: effect(c.effect)}
+			o := Options{Hub: h, Upstream: h, Decider: effect(c.effect)}
 			if !c.nobody {
 				o.Approver = approver(func(_ context.Context, r ApprovalRequest) error {
 					if r.Attempt != "attempt" || string(r.Shown) != `{"a":1}` || r.Request.Tool != "x" || len(r.ArgsHash) != 64 {
@@ -170,7 +172,7 @@ func TestDeniedWhileWaiting(t *testing.T) {
 	h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
 	now := RequireApproval
 	g := New(Options{
-		Hub: h, Decider: decider{decide: func(Request) Decision { return Decision{Why: Why{Effect: now}} }},
+		Hub: h, Upstream: h, Decider: decider{decide: func(Request) Decision { return Decision{Why: Why{Effect: now}} }},
 		Approver: approver(func(context.Context, ApprovalRequest) error { now = Deny; return nil }),
 	})
 	if _, err := call(g, "x", `{}`); sandbox.KindOf(err) != sandbox.Forbidden || len(h.sent) != 0 {
@@ -181,7 +183,7 @@ func TestDeniedWhileWaiting(t *testing.T) {
 // TestUnplanned: what no guard has decided on, or another one, or another kind of request, is not made.
 func TestUnplanned(t *testing.T) {
 	h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
-	g, other := New(Options{Hub: h}), New(Options{Hub: h})
+	g, other := New(Options{Hub: h, Upstream: h}), New(Options{Hub: h, Upstream: h})
 	ctx := context.Background()
 	foreign, err := other.Plan(ctx, Call{Caller: caller, Thread: thread, Ref: sandbox.ToolRef{Printed: "s__x"}})
 	if err != nil {

@@ -56,7 +56,7 @@ func TestRateIsCounted(t *testing.T) {
 func ruled(t *testing.T, h *fakeHub, text string) *Guard {
 	t.Helper()
 	set := &Set{Global: rules(t, text)}
-	return New(Options{Hub: h, Counter: &counter{taken: map[string]int{}}, Decider: decider{decide: func(r Request) Decision { return set.Decide(context.Background(), r) }}})
+	return New(Options{Hub: h, Upstream: h, Counter: &counter{taken: map[string]int{}}, Decider: decider{decide: func(r Request) Decision { return set.Decide(context.Background(), r) }}})
 }
 
 // TestLimits: calls beyond a rate, and results beyond their bytes, do not come through.
@@ -119,13 +119,13 @@ func TestAmbiguousArguments(t *testing.T) {
 		`{"path":"/tmp/x","path":"/etc/passwd"}`, `{"a":{"b":1,"\u0062":2}}`, `{"s":"\udc00"}`, "{\"s\":\"\xc0\xaf\"}", `{"a":1} {"a":2}`, `{"a":1`,
 	} {
 		h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
-		if _, err := call(New(Options{Hub: h}), "x", input); sandbox.KindOf(err) != sandbox.Invalid || len(h.sent) != 0 {
+		if _, err := call(New(Options{Hub: h, Upstream: h}), "x", input); sandbox.KindOf(err) != sandbox.Invalid || len(h.sent) != 0 {
 			t.Errorf("%s: %v, sent %q", input, err, h.sent)
 		}
 	}
 	h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
 	const odd = `{ "b":1.50, "a":[1e2,"\ud83d\ude00","é"] , "n":12345678901234567890}`
-	if _, err := call(New(Options{Hub: h}), "x", odd); err != nil || h.sent[0] != "s__x "+odd {
+	if _, err := call(New(Options{Hub: h, Upstream: h}), "x", odd); err != nil || h.sent[0] != "s__x "+odd {
 		t.Errorf("%v: the server gets %q", err, h.sent)
 	}
 }

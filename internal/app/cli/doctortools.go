@@ -93,7 +93,7 @@ func (e toolChecks) mcpServers(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	began := time.Now()
-	list, err := e.hub.Servers(ctx, sandbox.Thread{Owner: app.LocalOwner, ID: "doctor"})
+	list, err := e.hub.Catalog.Servers(ctx, sandbox.Thread{Owner: app.LocalOwner, ID: "doctor"})
 	if err != nil {
 		r.Warn("", "run doctor again", "not looked at: %s", detailOf(err))
 		return
@@ -118,7 +118,7 @@ func (e toolChecks) mcpServers(ctx context.Context, r *doctor.Report) {
 
 // toolFindings names tools whose descriptions look poisoned.
 func (e toolChecks) toolFindings(ctx context.Context, r *doctor.Report, server string) {
-	tools, err := e.hub.ServerTools(ctx, sandbox.Caller{Owner: app.LocalOwner}, server)
+	tools, err := e.hub.Servers.ServerTools(ctx, sandbox.Caller{Owner: app.LocalOwner}, server)
 	if err != nil {
 		return // its line says so
 	}

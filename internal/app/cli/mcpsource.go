@@ -152,11 +152,11 @@ func localHomes() string {
 }
 
 func (l *localTools) servers(ctx context.Context) ([]sandbox.ToolServer, error) {
-	return l.hub.Servers(ctx, l.thread)
+	return l.hub.Catalog.Servers(ctx, l.thread)
 }
 
 func (l *localTools) toolsOf(ctx context.Context, server string) ([]sandbox.Tool, error) {
-	set, err := l.hub.Tools(ctx, l.thread)
+	set, err := l.hub.Catalog.Tools(ctx, l.thread)
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +164,11 @@ func (l *localTools) toolsOf(ctx context.Context, server string) ([]sandbox.Tool
 }
 
 func (l *localTools) call(ctx context.Context, name string, input json.RawMessage) (sandbox.ToolResult, error) {
-	tool, err := l.hub.Resolve(ctx, l.thread, sandbox.ToolRef{Printed: name})
+	tool, err := l.hub.Catalog.Resolve(ctx, l.thread, sandbox.ToolRef{Printed: name})
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
-	return l.hub.Call(ctx, l.thread, tool, input)
+	return l.hub.Catalog.Call(ctx, l.thread, tool, input)
 }
 
 // caller is the user who started this process.
@@ -177,15 +177,15 @@ func (l *localTools) caller() sandbox.Caller {
 }
 
 func (l *localTools) beginLogin(ctx context.Context, server, redirect string) (sandbox.ToolLogin, error) {
-	return l.hub.BeginLogin(ctx, l.caller(), server, redirect)
+	return l.hub.Logins.BeginLogin(ctx, l.caller(), server, redirect)
 }
 
 func (l *localTools) finishLogin(ctx context.Context, server, redirected string) error {
-	return l.hub.FinishLogin(ctx, l.caller(), server, redirected)
+	return l.hub.Logins.FinishLogin(ctx, l.caller(), server, redirected)
 }
 
 func (l *localTools) logout(ctx context.Context, server string) error {
-	return l.hub.Logout(ctx, l.caller(), server)
+	return l.hub.Logins.Logout(ctx, l.caller(), server)
 }
 
 func (l *localTools) config() string { return l.file }

@@ -35,8 +35,3 @@ func (b *broadcasts) tell(kind sandbox.UpstreamKind) {
 		delete(b.by, kind)
 	}
 }
-
-// UpstreamChanged returns a channel that is closed when a server says that its prompts or its resources are
-// others now. What they are is not kept here: a list asks the servers each time. Of resource templates
-// servers do not tell.
-func (h *Hub) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} { return h.others.next(kind) }

@@ -10,6 +10,8 @@ type changes struct {
 	version atomic.Uint64 // of the tools
 	epoch   atomic.Uint64 // of anything that a view shows
 
+	upstream broadcasts // of changes of what is not tools
+
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when version moves
 }

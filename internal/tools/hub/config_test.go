@@ -33,10 +33,10 @@ func TestBrokenFile(t *testing.T) {
 		if err != nil && strings.Contains(excerpt.Detail(err), filepath.Dir(r.path)) {
 			t.Errorf("a host path: %v", err)
 		}
-		if set, err := r.Tools(context.Background(), alice); err != nil || len(set.Tools) != 0 {
+		if set, err := r.Catalog.Tools(context.Background(), alice); err != nil || len(set.Tools) != 0 {
 			t.Errorf("%v, %d tools", err, len(set.Tools))
 		}
-		if err := r.PutServer(context.Background(), "b", []byte(`{"command":"true"}`)); sandbox.KindOf(err) != sandbox.Conflict {
+		if err := r.Servers.PutServer(context.Background(), "b", []byte(`{"command":"true"}`)); sandbox.KindOf(err) != sandbox.Conflict {
 			t.Errorf("a put into a broken file: %v", err)
 		}
 		if now, _ := os.ReadFile(r.path); string(now) != text {
@@ -102,7 +102,7 @@ func TestAdministration(t *testing.T) {
 	t.Parallel()
 	r := open(t, stored)
 	ctx := context.Background()
-	configs, err := r.ServerConfigs(ctx)
+	configs, err := r.Servers.ServerConfigs(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,35 +117,35 @@ func TestAdministration(t *testing.T) {
 		`{"url":"http://x","headers":{"A B":"c"}}`: "headers.A B", `{"command":"x","timeout":"soon"}`: "timeout", `{"command":"x","scope":"all"}`: "scope",
 		`[]`: "object", `{"command":"x","timeout":1}`: "timeout", `{"command":"x","env":{"A":"1","A":"***"}}`: "env", `nonsense`: "object",
 	} {
-		if err := r.PutServer(ctx, "one", []byte(body)); sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), want) {
+		if err := r.Servers.PutServer(ctx, "one", []byte(body)); sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
-	if err := r.PutServer(ctx, "a/b", []byte(`{"command":"x"}`)); sandbox.KindOf(err) != sandbox.Invalid {
+	if err := r.Servers.PutServer(ctx, "a/b", []byte(`{"command":"x"}`)); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Error(err)
 	}
 	if now, _ := os.ReadFile(r.path); string(now) != stored {
 		t.Errorf("a refused change has changed the file: %s", now)
 	}
-	if err := r.PutServer(ctx, "one", []byte(`{"command":"false","env":{"TOKEN":"***","B":"new"}}`)); err != nil {
+	if err := r.Servers.PutServer(ctx, "one", []byte(`{"command":"false","env":{"TOKEN":"***","B":"new"}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.PutServer(ctx, "three", []byte(`{"command":"true","args":["${SECRET}"]}`)); err != nil {
+	if err := r.Servers.PutServer(ctx, "three", []byte(`{"command":"true","args":["${SECRET}"]}`)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.PutServer(ctx, "th-ree", []byte(`{"command":"true"}`)); err != nil {
+	if err := r.Servers.PutServer(ctx, "th-ree", []byte(`{"command":"true"}`)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.PutServer(ctx, "th_ree", []byte(`{"command":"true"}`)); sandbox.KindOf(err) != sandbox.Conflict || !strings.Contains(err.Error(), "th-ree") {
+	if err := r.Servers.PutServer(ctx, "th_ree", []byte(`{"command":"true"}`)); sandbox.KindOf(err) != sandbox.Conflict || !strings.Contains(err.Error(), "th-ree") {
 		t.Error(err)
 	}
-	if err := r.DeleteServer(ctx, "two"); err != nil {
+	if err := r.Servers.DeleteServer(ctx, "two"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.DeleteServer(ctx, "two"); sandbox.KindOf(err) != sandbox.NotFound {
+	if err := r.Servers.DeleteServer(ctx, "two"); sandbox.KindOf(err) != sandbox.NotFound {
 		t.Error(err)
 	}
-	if err := r.ReconnectServer(ctx, "two"); sandbox.KindOf(err) != sandbox.NotFound {
+	if err := r.Servers.ReconnectServer(ctx, "two"); sandbox.KindOf(err) != sandbox.NotFound {
 		t.Error(err)
 	}
 	now, err := os.ReadFile(r.path)
@@ -191,12 +191,12 @@ func TestFirstServerOfANewFile(t *testing.T) {
 	for _, text := range []string{"", "{}", "{\"a\":1}", `{"mcpServers":null}`, "{\n}\n", `{"mcpServers":{}}`} {
 		r := open(t, text)
 		for _, name := range []string{"x", `y "z"`} {
-			if err := r.PutServer(context.Background(), name, []byte(`{"command":"true"}`)); err != nil {
+			if err := r.Servers.PutServer(context.Background(), name, []byte(`{"command":"true"}`)); err != nil {
 				t.Errorf("%q: %v", text, err)
 			}
 		}
 		for _, name := range []string{"x", `y "z"`} {
-			if err := r.DeleteServer(context.Background(), name); err != nil {
+			if err := r.Servers.DeleteServer(context.Background(), name); err != nil {
 				t.Errorf("%q: %v", text, err)
 			}
 		}
@@ -210,17 +210,17 @@ func TestServerTools(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer+`,"bad":{"command":"no-such"},"off":{"command":"true","enabled":false}`))
 	admin := sandbox.Caller{Owner: alice.Owner, Role: sandbox.RoleAdmin, Operator: true}
-	list, err := r.ServerTools(context.Background(), admin, "x")
+	list, err := r.Servers.ServerTools(context.Background(), admin, "x")
 	if err != nil || len(list) != 12 || list[0].Name != "blocks" {
 		t.Errorf("%v: %d tools", err, len(list))
 	}
 	for name, kind := range map[string]sandbox.Kind{"bad": sandbox.Unavailable, "off": sandbox.Conflict, "none": sandbox.NotFound} {
-		if _, err := r.ServerTools(context.Background(), admin, name); sandbox.KindOf(err) != kind {
+		if _, err := r.Servers.ServerTools(context.Background(), admin, name); sandbox.KindOf(err) != kind {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	pid := r.pid("x")
-	if err := r.ReconnectServer(context.Background(), "x"); err != nil || r.pid("x") == pid {
+	if err := r.Servers.ReconnectServer(context.Background(), "x"); err != nil || r.pid("x") == pid {
 		t.Errorf("reconnect: %v", err)
 	}
 }

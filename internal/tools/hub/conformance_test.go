@@ -63,8 +63,8 @@ func conform(url, scenario, wishes string) error {
 	p := &person{h: h}
 	var set sandbox.ToolSet
 	err = p.logsInFor(ctx, func() error {
-		if set, err = h.Tools(ctx, alice); err == nil && len(set.Tools) == 0 { // why there are none
-			_, err = h.ServerTools(ctx, sandbox.Caller{Owner: alice.Owner}, "suite")
+		if set, err = h.Catalog.Tools(ctx, alice); err == nil && len(set.Tools) == 0 { // why there are none
+			_, err = h.Servers.ServerTools(ctx, sandbox.Caller{Owner: alice.Owner}, "suite")
 		}
 		return err
 	})
@@ -114,7 +114,7 @@ func (p *person) logsInFor(ctx context.Context, try func() error) error {
 func (p *person) calls(ctx context.Context, c conformanceCall, there bool) (sandbox.ToolResult, error) {
 	tool := sandbox.Tool{Server: "suite", Name: c.Name}
 	if !there {
-		return p.h.Call(ctx, alice, tool, c.Arguments)
+		return p.h.Catalog.Call(ctx, alice, tool, c.Arguments)
 	}
 	params := map[string]any{"_meta": map[string]any{mcp.MetaKeyClientCapabilities: map[string]any{"elicitation": map[string]any{}}}}
 	for range 5 {
@@ -122,7 +122,7 @@ func (p *person) calls(ctx context.Context, c conformanceCall, there bool) (sand
 		if err != nil {
 			return sandbox.ToolResult{}, err
 		}
-		res, err := p.h.CallWatched(ctx, alice, tool, c.Arguments, sandbox.ToolWatch{Params: raw})
+		res, err := p.h.Catalog.CallWatched(ctx, alice, tool, c.Arguments, sandbox.ToolWatch{Params: raw})
 		var asks struct {
 			Requests map[string]json.RawMessage `json:"inputRequests"`
 			State    *string                    `json:"requestState"`
@@ -144,7 +144,7 @@ func (p *person) calls(ctx context.Context, c conformanceCall, there bool) (sand
 }
 
 func (p *person) login(ctx context.Context, server string) error {
-	begun, err := p.h.BeginLogin(ctx, sandbox.Caller{Owner: alice.Owner}, server, "http://127.0.0.1:1/callback")
+	begun, err := p.h.Logins.BeginLogin(ctx, sandbox.Caller{Owner: alice.Owner}, server, "http://127.0.0.1:1/callback")
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (p *person) login(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	return p.h.FinishLogin(ctx, sandbox.Caller{Owner: alice.Owner}, server, to)
+	return p.h.Logins.FinishLogin(ctx, sandbox.Caller{Owner: alice.Owner}, server, to)
 }
 
 // browse opens a page that sends the browser on at once, and returns where to.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,11 @@ const (
 // conn is the connection of one scope to one server: there or not. It lives as long as the part of the
 // server's configuration stays the same that says how to connect.
 type conn struct {
-	h     *Hub
+	o          *Options
+	background *background
+	changes    *changes
+	dialer     *dialer
+
 	key   connKey
 	cfg   *serverconfig.Server  // by which it is connected
 	terms atomic.Pointer[terms] // by which it is used
@@ -49,101 +54,26 @@ type conn struct {
 	breaker  breaker
 }
 
+func newConn(p *pool, key connKey, s *serverconfig.Server) *conn {
+	c := &conn{o: p.o, background: p.background, changes: p.changes, dialer: p.dialer, key: key, cfg: s, used: time.Now()}
+	c.terms.Store(newTerms(s, p.o.MaxParallel))
+	return c
+}
+
+// dial returns what connects to the server.
+func (c *conn) dial() *dial {
+	return &dial{dialer: c.dialer, key: c.key, cfg: c.cfg, current: c.current}
+}
+
+// current is the configuration that is in force.
+func (c *conn) current() *serverconfig.Server { return c.terms.Load().cfg }
+
 // attempt is one attempt to connect. link and err are set when done is closed.
 type attempt struct {
 	began time.Time
 	done  chan struct{}
 	link  *link
 	err   error
-}
-
-// connOf returns the connection for a thread to a server, made when there is none yet.
-func (h *Hub) connOf(s *serverconfig.Server, t sandbox.Thread) (*conn, error) {
-	key := connKey{s.Name, serverconfig.ScopeOf(s.Scope, t)}
-	h.mu.Lock()
-	c := h.conns[key]
-	if c != nil && c.cfg.SameDial(s) {
-		h.mu.Unlock()
-		c.adopt(s)
-		return c, nil
-	}
-	defer h.mu.Unlock()
-	if h.closed {
-		return nil, errStopping
-	}
-	if c != nil {
-		h.release(c)
-	}
-	if len(h.conns) >= h.o.MaxConnections && !h.evict() {
-		return nil, h.errFull()
-	}
-	c = &conn{h: h, key: key, cfg: s, used: time.Now()}
-	c.terms.Store(newTerms(s, h.o.MaxParallel))
-	h.conns[key] = c
-	return c, nil
-}
-
-func (h *Hub) errFull() error {
-	return sandbox.Errorf(sandbox.CapacityExceeded, "all %d connections to MCP servers are in use", h.o.MaxConnections)
-}
-
-// release closes a connection in the background. The caller holds h.mu, the hub is not closed, and
-// the connection is taken out of the map.
-func (h *Hub) release(c *conn) {
-	h.spawn(func() {
-		c.drain(h.ctx)
-		c.close()
-	})
-}
-
-// evict makes room by closing the connection that was unused for the longest time. The caller holds h.mu.
-func (h *Hub) evict() bool {
-	var oldest *conn
-	var when time.Time
-	for _, c := range h.conns {
-		if used, idle := c.idle(); idle && (oldest == nil || used.Before(when)) {
-			oldest, when = c, used
-		}
-	}
-	if oldest == nil {
-		return false
-	}
-	delete(h.conns, oldest.key)
-	h.changes.epoch.Add(1)
-	h.release(oldest)
-	return true
-}
-
-// retire closes the connections that match.
-func (h *Hub) retire(match func(*conn) bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return
-	}
-	for key, c := range h.conns {
-		if match(c) {
-			delete(h.conns, key)
-			h.changes.epoch.Add(1)
-			h.release(c)
-		}
-	}
-}
-
-// retireStale closes the connections to servers whose configuration is not in force any more. Those
-// that are still connected to in the same way go on under the new terms.
-func (h *Hub) retireStale(cfg *serverconfig.Set) {
-	h.retire(func(c *conn) bool {
-		if c.cfg.User != nil {
-			return false // its user's configuration decides
-		}
-		s := cfg.ByName[c.key.server]
-		if s == nil || !s.IsEnabled() || s.Err != nil || !c.cfg.SameDial(s) {
-			return true
-		}
-		c.adopt(s)
-		return false
-	})
 }
 
 // adopt puts new terms in force. Calls in progress end under the old ones.
@@ -154,53 +84,34 @@ func (c *conn) adopt(s *serverconfig.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.terms.Load().cfg.Drift != s.Drift {
-		c.h.spawn(c.recheck)
+		c.background.spawn(c.recheck)
 	}
-	c.terms.Store(newTerms(s, c.h.o.MaxParallel))
+	c.terms.Store(newTerms(s, c.o.MaxParallel))
 	if c.tools != nil {
 		c.tools = c.tools.under(s)
 	}
-	c.h.changes.epoch.Add(1)
-}
-
-// mind takes care of each connection once in a while.
-func (h *Hub) mind(now time.Time) {
-	h.mu.Lock()
-	conns := make([]*conn, 0, len(h.conns))
-	for _, c := range h.conns {
-		conns = append(conns, c)
-	}
-	h.mu.Unlock()
-	var old []*conn
-	for _, c := range conns {
-		if c.mind(now) {
-			old = append(old, c)
-		}
-	}
-	for _, c := range old {
-		h.retire(func(other *conn) bool { return other == c })
-	}
+	c.changes.epoch.Add(1)
 }
 
 func (c *conn) mind(now time.Time) (forget bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unused := now.Sub(c.used)
-	if l := c.link; l != nil && l.process != nil && l.process.Stuck(c.h.o.DripTime) && c.calls.Load() > 0 {
+	if l := c.link; l != nil && l.process != nil && l.process.Stuck(c.o.DripTime) && c.calls.Load() > 0 {
 		l.drips.Store(true)
 		c.link = nil // the next call starts the server anew
-		c.h.changes.epoch.Add(1)
-		c.h.spawn(l.close)
-		c.h.o.Log.Warn("MCP server: started anew, one message came in too slowly", "server", c.key.server)
+		c.changes.epoch.Add(1)
+		c.background.spawn(l.close)
+		c.o.Log.Warn("MCP server: started anew, one message came in too slowly", "server", c.key.server)
 		return false
 	}
 	switch {
 	case c.retired || c.attempt != nil || c.calls.Load() > 0:
-	case c.link != nil && unused > c.h.o.IdleTimeout:
+	case c.link != nil && unused > c.o.IdleTimeout:
 		l := c.link
 		c.link = nil
-		c.h.changes.epoch.Add(1)
-		c.h.spawn(l.close)
+		c.changes.epoch.Add(1)
+		c.background.spawn(l.close)
 	case c.link == nil && unused > forgetAfter:
 		return true
 	case c.link == nil && c.err != nil && unused < retryFor && now.After(c.retryAt):
@@ -227,10 +138,10 @@ func (c *conn) begin() *attempt {
 	if c.attempt == nil {
 		a := &attempt{began: time.Now(), done: make(chan struct{})}
 		c.attempt = a
-		ok := c.h.spawn(func() {
-			ctx, cancel := context.WithTimeout(c.h.ctx, c.h.o.ConnectTimeout)
+		ok := c.background.spawn(func() {
+			ctx, cancel := context.WithTimeout(c.background.ctx, c.o.ConnectTimeout)
 			defer cancel()
-			l, tools, err := dialer{c}.connect(ctx)
+			l, tools, err := c.dial().connect(ctx)
 			c.settle(a, l, tools, err)
 		})
 		if !ok {
@@ -264,13 +175,13 @@ func (c *conn) settle(a *attempt, l *link, tools *toolList, err error) {
 		a.link = nil
 	}
 	c.mu.Unlock()
-	if l != nil && (err != nil || !c.h.spawn(func() { c.watch(l) })) {
+	if l != nil && (err != nil || !c.background.spawn(func() { c.watch(l) })) {
 		l.close()
 	}
 	if err != nil && !again && !errors.Is(err, errRetired) && !errors.Is(err, errStopping) {
-		c.h.o.Log.Warn("MCP server: no connection", "server", c.key.server, "error", err)
+		c.o.Log.Warn("MCP server: no connection", "server", c.key.server, "error", err)
 	}
-	c.h.changes.bump(changed)
+	c.changes.bump(changed)
 	close(a.done)
 }
 
@@ -323,7 +234,7 @@ func (c *conn) firstContact(ctx context.Context) {
 	}
 	a := c.begin()
 	c.mu.Unlock()
-	t := time.NewTimer(time.Until(a.began.Add(c.h.o.FirstWait)))
+	t := time.NewTimer(time.Until(a.began.Add(c.o.FirstWait)))
 	defer t.Stop()
 	select {
 	case <-a.done:
@@ -347,10 +258,10 @@ func (c *conn) watch(l *link) {
 			c.relist(l)
 		case <-l.others[sandbox.UpstreamPrompts]:
 			stop()
-			c.h.others.tell(sandbox.UpstreamPrompts)
+			c.changes.upstream.tell(sandbox.UpstreamPrompts)
 		case <-l.others[sandbox.UpstreamResources]:
 			stop()
-			c.h.others.tell(sandbox.UpstreamResources)
+			c.changes.upstream.tell(sandbox.UpstreamResources)
 		case <-stale:
 			c.relist(l)
 		}
@@ -378,11 +289,11 @@ func (c *conn) staleness(l *link) (fires <-chan time.Time, stop func()) {
 }
 
 func (c *conn) relist(l *link) {
-	ctx, cancel := context.WithTimeout(l.ctx, c.h.o.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(l.ctx, c.o.ConnectTimeout)
 	defer cancel()
-	tools, err := listing{c}.list(ctx, l)
+	tools, err := c.dial().list(ctx, l)
 	if err != nil {
-		c.h.o.Log.Warn("MCP server: tools not listed", "server", c.key.server, "error", err)
+		c.o.Log.Warn("MCP server: tools not listed", "server", c.key.server, "error", err)
 		return
 	}
 	c.mu.Lock()
@@ -393,7 +304,7 @@ func (c *conn) relist(l *link) {
 	}
 	c.mu.Unlock()
 	if changed {
-		c.h.changes.bump(true)
+		c.changes.bump(true)
 	}
 }
 
@@ -406,13 +317,13 @@ func (c *conn) lost(l *link) {
 		return
 	}
 	c.link = nil
-	c.h.changes.epoch.Add(1)
+	c.changes.epoch.Add(1)
 	if l.process != nil && time.Since(l.born) < shortLife {
 		c.fail(sandbox.Errorf(sandbox.Unavailable, "the MCP server %q ended right after it was connected", c.key.server))
 	} else {
 		c.failures, c.err = 0, nil
 	}
-	c.h.o.Log.Info("MCP server: connection ended", "server", c.key.server, "says", l.lastWords())
+	c.o.Log.Info("MCP server: connection ended", "server", c.key.server, "says", l.lastWords())
 }
 
 // drop gives up a link that is of no use any more.
@@ -425,8 +336,8 @@ func (c *conn) drop(l *link) {
 		}
 	}
 	c.mu.Unlock()
-	c.h.changes.epoch.Add(1)
-	if !c.h.spawn(l.close) {
+	c.changes.epoch.Add(1)
+	if !c.background.spawn(l.close) {
 		l.close()
 	}
 }
@@ -488,4 +399,44 @@ func (c *conn) known() (tools *toolList, state string, err error) {
 		state = "idle"
 	}
 	return c.tools, state, err
+}
+
+// outdated reports whether the connection has, or waits with an error for, other values than there are now.
+func (c *conn) outdated() bool {
+	if !c.cfg.NamesSecrets() && c.cfg.User == nil {
+		return false
+	}
+	c.mu.Lock()
+	l, err := c.link, c.err
+	c.mu.Unlock()
+	if l == nil {
+		return err != nil // what was missing may be there now
+	}
+	t, err := c.dial().target(c.background.ctx)
+	return sandbox.KindOf(err) != sandbox.Unavailable && (err != nil || t.Sum() != l.made)
+}
+
+// recheck compares the tools that a connection knows again: something was approved, or the policy is another.
+func (c *conn) recheck() {
+	c.mu.Lock()
+	tools := c.tools
+	c.mu.Unlock()
+	if tools == nil {
+		return
+	}
+	away, err := c.dialer.pins.check(c.background.ctx, c.key, c.current(), tools.listed)
+	if err != nil || maps.Equal(away, tools.quarantined) {
+		return
+	}
+	c.mu.Lock()
+	same := c.tools == tools
+	if same {
+		again := *tools
+		again.quarantined = away
+		c.tools = again.under(c.terms.Load().cfg)
+	}
+	c.mu.Unlock()
+	if same {
+		c.changes.bump(true)
+	}
 }

@@ -9,8 +9,14 @@
 // All that a server says (names, texts, schemas, results) is data from a stranger. What it says about
 // a failure is passed on without the secrets of its configuration.
 //
-// Locks: Hub.mu guards the map of the connections, then conn.mu one connection, then Hub.spawning, under which goroutines
-// begin that the hub waits for. serverconfig.Redactor.mu may be taken under all of them: what a server says is told without secrets.
-// The other mutexes guard a map, a queue or a few fields each, and are taken one at a time;
-// listeners and watchers are called without them. No server is asked while one is held.
+// The parts: configurations say which servers there are, for whom. The pool has one conn for each of them and each
+// scope. A conn has a link while the server is connected to, made by a dialer, and lives longer than the link: it
+// remembers the tools, the failures and the breaker. An exchange is one request over a conn. Catalog, Upstream, Servers
+// and Logins are what callers use.
+//
+// Locks: pool.mu guards the map of the connections, conn.mu one connection, background.mu whether goroutines may still
+// begin. They are taken in this order. configurations.mu, Catalog.mu, changes.mu and the other mutexes guard a map, a
+// queue or a few fields each, and are taken one at a time. serverconfig.Redactor.mu, and that of the last lines of a
+// program, are taken last: the log has no secrets. Listeners and watchers are called without a lock. No server is asked
+// while one is held.
 package hub

@@ -28,18 +28,18 @@ func TestTimeouts(t *testing.T) {
 func (r *rig) inProgress(n int, tool, input string) (wait func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	found, err := r.Resolve(ctx, alice, sandbox.ToolRef{Printed: tool})
+	found, err := r.Catalog.Resolve(ctx, alice, sandbox.ToolRef{Printed: tool})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	c, err := r.connOf(r.config().ByName[found.Server], alice)
+	c, err := r.pool.get(r.configs.current().ByName[found.Server], alice)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	before := c.calls.Load()
 	var wg sync.WaitGroup
 	for range n {
-		wg.Go(func() { _, _ = r.Call(ctx, alice, found, []byte(input)) })
+		wg.Go(func() { _, _ = r.Catalog.Call(ctx, alice, found, []byte(input)) })
 	}
 	eventually(r.t, "the calls are in progress", func() bool { return c.calls.Load() == before+int32(n) })
 	return func() {
@@ -58,7 +58,7 @@ func TestConcurrency(t *testing.T) {
 	end := r.inProgress(2, "x__sleep", `{"ms":19000}`)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	_, err := r.Call(ctx, alice, sandbox.Tool{Server: "x", Name: "sleep"}, nil)
+	_, err := r.Catalog.Call(ctx, alice, sandbox.Tool{Server: "x", Name: "sleep"}, nil)
 	if sandbox.KindOf(err) != sandbox.CapacityExceeded || !strings.Contains(excerpt.Detail(err), "the tool x__sleep is busy: 2 calls at a time") {
 		t.Errorf("%v", err)
 	}

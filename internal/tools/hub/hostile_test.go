@@ -142,7 +142,7 @@ func TestWatchedCall(t *testing.T) {
 			r := open(t, withServers(`"x":`+configOf(config)))
 			var progress []sandbox.ToolProgress
 			var logs []sandbox.ToolLog
-			res, err := r.CallWatched(context.Background(), alice, sandbox.Tool{Server: "x", Name: "chatty"}, nil, sandbox.ToolWatch{
+			res, err := r.Catalog.CallWatched(context.Background(), alice, sandbox.Tool{Server: "x", Name: "chatty"}, nil, sandbox.ToolWatch{
 				Progress: func(p sandbox.ToolProgress) { progress = append(progress, p) },
 				Log:      func(l sandbox.ToolLog) { logs = append(logs, l) },
 			})
@@ -165,7 +165,7 @@ func TestWatchedCall(t *testing.T) {
 // spoken is the version of the protocol that was agreed on with a server.
 func (r *rig) spoken(server string) string {
 	r.t.Helper()
-	c, err := r.connOf(r.config().ByName[server], alice)
+	c, err := r.pool.get(r.configs.current().ByName[server], alice)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestWatchedStateless(t *testing.T) {
 	s := serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	r := open(t, remoteConfig("http", s.URL))
 	var progress, logs int
-	res, err := r.CallWatched(context.Background(), alice, sandbox.Tool{Server: "r", Name: "talk"}, nil, sandbox.ToolWatch{
+	res, err := r.Catalog.CallWatched(context.Background(), alice, sandbox.Tool{Server: "r", Name: "talk"}, nil, sandbox.ToolWatch{
 		Progress: func(sandbox.ToolProgress) { progress++ }, Log: func(sandbox.ToolLog) { logs++ },
 	})
 	if err != nil || string(res.Result) != `"talked"` || progress != 3 || logs != 1 || r.spoken("r") != protocolStateless {
@@ -212,7 +212,7 @@ func TestCancellationReachesTheServer(t *testing.T) {
 			r.ok("x__echo", "")
 			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 			defer cancel()
-			if _, err := r.Call(ctx, alice, sandbox.Tool{Server: "x", Name: "hang"}, nil); sandbox.KindOf(err) != sandbox.Timeout {
+			if _, err := r.Catalog.Call(ctx, alice, sandbox.Tool{Server: "x", Name: "hang"}, nil); sandbox.KindOf(err) != sandbox.Timeout {
 				t.Errorf("%v", err)
 			}
 			r.fails("x__hang", "", sandbox.Timeout, "within 2s")
@@ -233,7 +233,7 @@ func TestCancellationReachesTheServer(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(200*time.Millisecond, cancel)
-		if _, err := r.Call(ctx, alice, sandbox.Tool{Server: "r", Name: "sleep"}, []byte(`{"ms":20000}`)); sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(excerpt.Detail(err), "the caller went away") {
+		if _, err := r.Catalog.Call(ctx, alice, sandbox.Tool{Server: "r", Name: "sleep"}, []byte(`{"ms":20000}`)); sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(excerpt.Detail(err), "the caller went away") {
 			t.Errorf("%v", err)
 		}
 		eventually(t, "the tool was told", func() bool { return os.Getenv("SLEEP_CANCELLED") == "1" })
@@ -244,7 +244,7 @@ func TestCancellationReachesTheServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		if _, err := r.Call(ctx, alice, sandbox.Tool{Server: "x", Name: "sleep"}, []byte(`{"ms":20000}`)); err == nil || time.Since(began) > 5*time.Second {
+		if _, err := r.Catalog.Call(ctx, alice, sandbox.Tool{Server: "x", Name: "sleep"}, []byte(`{"ms":20000}`)); err == nil || time.Since(began) > 5*time.Second {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		eventually(t, "the tool was told", func() bool { return r.ok("x__env", `{"name":"SLEEP_CANCELLED"}`) == `1` })
@@ -259,7 +259,7 @@ func TestTTL(t *testing.T) {
 	s.ttl = 1
 	r := open(t, withServers(`"x":`+configOf(configs["events"])))
 	r.ok("x__echo", "")
-	tool, err := r.Resolve(context.Background(), alice, sandbox.ToolRef{Printed: "x__truth"})
+	tool, err := r.Catalog.Resolve(context.Background(), alice, sandbox.ToolRef{Printed: "x__truth"})
 	if err != nil || tool.Title != "The truth" || string(tool.Annotations) != `{"readOnlyHint":true}` {
 		t.Errorf("%v %+v", err, tool)
 	}
@@ -275,7 +275,7 @@ func TestTTL(t *testing.T) {
 	if took := time.Since(began); took < minTTL/2 {
 		t.Errorf("asked again after %s: a server may not make us ask all the time", took)
 	}
-	if _, err := r.Resolve(context.Background(), alice, sandbox.ToolRef{Printed: "x__later"}); err != nil {
+	if _, err := r.Catalog.Resolve(context.Background(), alice, sandbox.ToolRef{Printed: "x__later"}); err != nil {
 		t.Error(err)
 	}
 	version := r.Version()
@@ -298,7 +298,7 @@ func TestPages(t *testing.T) {
 	for pages, want := range map[int]int{3: 3, 1 << 30: maxPages} {
 		servers["json"].pages = pages
 		r := open(t, withServers(`"x":`+configOf(configs["json"])))
-		if set, err := r.Tools(context.Background(), alice); err != nil || len(set.Tools) != want {
+		if set, err := r.Catalog.Tools(context.Background(), alice); err != nil || len(set.Tools) != want {
 			t.Errorf("%d pages: %v, %d tools", pages, err, len(set.Tools))
 		}
 	}

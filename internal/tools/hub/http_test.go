@@ -74,7 +74,7 @@ func TestHTTP(t *testing.T) {
 			if got := r.ok("r__structured", ""); !strings.HasPrefix(got, `{"z":9007199254740993,"a"`) {
 				t.Errorf("digits or order are lost: %s", got)
 			}
-			tool, _ := r.Resolve(context.Background(), alice, sandbox.ToolRef{Printed: "r__echo"})
+			tool, _ := r.Catalog.Resolve(context.Background(), alice, sandbox.ToolRef{Printed: "r__echo"})
 			if z, m := strings.Index(string(tool.Input), "zulu"), strings.Index(string(tool.Input), "message"); z < 0 || z > m {
 				t.Errorf("order is lost: %s", tool.Input)
 			}

@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
@@ -82,31 +80,20 @@ type Sealer = login.Sealer
 // connections are closed.
 const tickEvery = 500 * time.Millisecond
 
-// Hub holds the connections to MCP servers. All methods may be called at the same time.
+// Hub is the connections to MCP servers, and what threads and operators do with them. All methods of its parts may be
+// called at the same time.
 type Hub struct {
-	o        Options
-	ctx      context.Context // ends with the hub
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup // goroutines that end with the hub
-	homes    homes
-	expander *serverconfig.Expander
-	file     *serverconfig.File
-	vault    *login.Vault
-	logins   logins
-	others   broadcasts // of changes of what is not tools
+	Catalog  *Catalog
+	Upstream *Upstream
+	Servers  *Servers
+	Logins   *Logins
 
-	indexes indexes // for searches
-	users   users
-
-	changes *changes
-
-	spawning sync.Mutex
-	stopping bool
-
-	mu     sync.Mutex // taken before that of a conn
-	closed bool
-	conns  map[connKey]*conn
-	views  map[serverconfig.Scope]*view
+	homes      homes
+	vault      *login.Vault
+	background *background
+	changes    *changes
+	pool       *pool
+	configs    *configurations
 }
 
 // Open makes a hub. It connects to nothing yet. A configuration that cannot be read is not an error:
@@ -124,15 +111,23 @@ func Open(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mcphub: %w", err)
 	}
-	h := &Hub{o: o, expander: &serverconfig.Expander{LookupEnv: o.LookupEnv, Secrets: o.Secrets, Sealer: o.Sealer}, homes: homes{dir: o.StateDir}, conns: map[connKey]*conn{}, views: map[serverconfig.Scope]*view{}, changes: newChanges()}
+	h := &Hub{homes: homes{dir: o.StateDir}, background: newBackground(), changes: newChanges()}
 	if err := h.homes.open(); err != nil {
 		return nil, fmt.Errorf("mcphub: %w", err)
 	}
-	h.vault = login.OpenVault(filepath.Join(h.homes.dir, "logins"), h.o.Sealer)
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.file = serverconfig.NewFile(path, files, o.Log)
-	h.file.Check(time.Now())
-	h.wg.Go(h.tick)
+	h.vault = login.OpenVault(filepath.Join(h.homes.dir, "logins"), o.Sealer)
+	d := &dialer{
+		o: &o, expander: &serverconfig.Expander{LookupEnv: o.LookupEnv, Secrets: o.Secrets, Sealer: o.Sealer}, vault: h.vault,
+		homes: h.homes.dir, running: &h.background.wg, pins: &pins{o.Pins, o.Quarantine, o.Log},
+	}
+	h.pool = &pool{o: &o, background: h.background, changes: h.changes, dialer: d, conns: map[connKey]*conn{}}
+	h.configs = &configurations{file: serverconfig.NewFile(path, files, o.Log), users: o.UserServers, pool: h.pool, changes: h.changes, log: o.Log}
+	h.Catalog = &Catalog{o: &o, configs: h.configs, pool: h.pool, changes: h.changes, views: map[serverconfig.Scope]*view{}}
+	h.Upstream = &Upstream{o: &o, catalog: h.Catalog, background: h.background, changes: h.changes}
+	h.Servers = &Servers{configs: h.configs, pool: h.pool, catalog: h.Catalog, vault: h.vault}
+	h.Logins = &Logins{configs: h.configs, pool: h.pool, dialer: d}
+	h.configs.file.Check(time.Now())
+	h.background.spawn(h.tick)
 	return h, nil
 }
 
@@ -144,45 +139,17 @@ func (h *Hub) RenewLogins(ctx context.Context, stale func(purpose string, sealed
 
 // Close ends all connections and the processes behind them. Calls in flight fail.
 func (h *Hub) Close() error {
-	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
+	if !h.pool.close() {
 		return nil
 	}
-	h.closed = true
-	conns := h.conns
-	h.conns = map[connKey]*conn{}
-	h.mu.Unlock()
-	h.spawning.Lock()
-	h.stopping = true
-	h.spawning.Unlock()
-	h.cancel()
-	var wg sync.WaitGroup
-	for _, c := range conns {
-		wg.Go(c.close)
-	}
-	wg.Wait()
-	h.wg.Wait()
-	h.logins.expire(time.Time{})
+	h.Logins.pending.expire(time.Time{})
 	return h.homes.close()
-}
-
-// spawn runs f in a goroutine that Close waits for. It reports false when the hub is closing: then f
-// does not run.
-func (h *Hub) spawn(f func()) bool {
-	h.spawning.Lock()
-	defer h.spawning.Unlock()
-	if h.stopping {
-		return false
-	}
-	h.wg.Go(f)
-	return true
 }
 
 // Version moves on whenever the tools of any thread may have changed. It sees a change of the
 // configuration file at once.
 func (h *Hub) Version() uint64 {
-	h.config()
+	h.configs.current()
 	return h.changes.version.Load()
 }
 
@@ -197,18 +164,8 @@ func (h *Hub) Announce() { h.changes.bump(true) }
 // ConfigError says why the configuration file is not what the hub works with, or nil. The text names
 // the place within the file.
 func (h *Hub) ConfigError() error {
-	h.config()
-	return h.file.Problem()
-}
-
-// config returns the configuration in force, after a look at the file.
-func (h *Hub) config() *serverconfig.Set {
-	cfg, changed := h.file.Check(time.Now())
-	if changed {
-		h.retireStale(cfg)
-		h.changes.bump(true)
-	}
-	return cfg
+	h.configs.current()
+	return h.configs.file.Problem()
 }
 
 // tick does what must happen without a request.
@@ -218,25 +175,31 @@ func (h *Hub) tick() {
 	checked := time.Now()
 	for {
 		select {
-		case <-h.ctx.Done():
+		case <-h.background.ctx.Done():
 			return
 		case now := <-t.C:
-			h.config()
-			h.mindUsers(now)
-			h.mind(now)
-			h.logins.expire(now)
+			h.configs.current()
+			h.configs.mind(now)
+			h.pool.mind(now)
+			h.Logins.pending.expire(now)
 			if now.Sub(checked) > recheckEvery {
 				checked = now
-				h.Recheck("")
+				h.pool.recheck("")
 			}
 		}
 	}
 }
 
-// ForgetThread closes the connections that only this thread uses.
-func (h *Hub) ForgetThread(t sandbox.Thread) {
-	h.retire(func(c *conn) bool { return c.key.scope == (serverconfig.Scope{t.Tenant, t.User, t.ID}) })
-}
+// LookAgain looks at the servers of all users that are known here: what has changed is in force, and told, when it
+// returns.
+func (h *Hub) LookAgain() { h.configs.again(time.Time{}) }
+
+// Recheck compares the tools of all connections to a server again.
+func (h *Hub) Recheck(server string) { h.pool.recheck(server) }
+
+// SecretsChanged looks at all connections: a connection that would be made with other values now ends after its calls,
+// and is made anew when it is needed.
+func (h *Hub) SecretsChanged() { h.pool.secretsChanged() }
 
 // homes are the home folders of stdio servers.
 type homes struct {

@@ -113,11 +113,11 @@ func (r *rig) callAs(t sandbox.Thread, tool, input string) (sandbox.ToolResult, 
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	found, err := r.Resolve(ctx, t, sandbox.ToolRef{Printed: tool})
+	found, err := r.Catalog.Resolve(ctx, t, sandbox.ToolRef{Printed: tool})
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
-	return r.Call(ctx, t, found, []byte(input))
+	return r.Catalog.Call(ctx, t, found, []byte(input))
 }
 
 // ok makes a call that has to work and returns its result.
@@ -146,7 +146,7 @@ func (r *rig) fails(tool, input string, kind sandbox.Kind, want ...string) {
 
 func (r *rig) state(server string) sandbox.ToolServer {
 	r.t.Helper()
-	list, err := r.Servers(context.Background(), alice)
+	list, err := r.Catalog.Servers(context.Background(), alice)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -193,11 +193,11 @@ func TestResults(t *testing.T) {
 func TestToolsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(`"my-test":`+testServer))
-	set, err := r.Tools(context.Background(), alice)
+	set, err := r.Catalog.Tools(context.Background(), alice)
 	if err != nil || len(set.Tools) != 12 || set.Hash == "" {
 		t.Fatalf("%v: %d tools", err, len(set.Tools))
 	}
-	tool, err := r.Resolve(context.Background(), alice, sandbox.ToolRef{Server: "my-test", Name: "echo"})
+	tool, err := r.Catalog.Resolve(context.Background(), alice, sandbox.ToolRef{Server: "my-test", Name: "echo"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,11 +247,11 @@ func TestNamesThatAreNotThere(t *testing.T) {
 	r.fails("x__ecko", "", sandbox.NotFound, "x__ecko", "did you mean x__echo?")
 	r.fails("echo", "", sandbox.NotFound, "x__echo")
 	r.fails("y.echo", "", sandbox.NotFound, "y.echo")
-	_, err := r.Resolve(context.Background(), alice, sandbox.ToolRef{Server: "xx", Name: "echo"})
+	_, err := r.Catalog.Resolve(context.Background(), alice, sandbox.ToolRef{Server: "xx", Name: "echo"})
 	if sandbox.KindOf(err) != sandbox.NotFound || !strings.Contains(err.Error(), `server "xx"; did you mean x?`) {
 		t.Error(err)
 	}
-	_, err = r.Search(context.Background(), alice, sandbox.ToolQuery{Server: "zz"})
+	_, err = r.Catalog.Search(context.Background(), alice, sandbox.ToolQuery{Server: "zz"})
 	if sandbox.KindOf(err) != sandbox.NotFound {
 		t.Error(err)
 	}
@@ -273,7 +273,7 @@ func TestOneBadServerHidesNothing(t *testing.T) {
 		"off":{"command":"true","enabled":false}`)
 	r := open(t, config, func(o *Options) { o.FirstWait = 2 * time.Second })
 	began := time.Now()
-	set, err := r.Tools(context.Background(), alice)
+	set, err := r.Catalog.Tools(context.Background(), alice)
 	if err != nil || len(set.Tools) != 12 {
 		t.Fatalf("%v: %d tools", err, len(set.Tools))
 	}
@@ -281,7 +281,7 @@ func TestOneBadServerHidesNothing(t *testing.T) {
 		t.Errorf("the first answer took %s", took)
 	}
 	began = time.Now()
-	if _, err := r.Tools(context.Background(), alice); err != nil || time.Since(began) > time.Second {
+	if _, err := r.Catalog.Tools(context.Background(), alice); err != nil || time.Since(began) > time.Second {
 		t.Errorf("the second answer took %s: %v", time.Since(began), err)
 	}
 	for server, want := range map[string]string{
@@ -406,11 +406,11 @@ func TestScopes(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	r.ForgetThread(alice)
+	r.Catalog.ForgetThread(alice)
 	eventually(t, "the thread's own server is gone", func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.conns[connKey{"t", serverconfig.ScopeOf(serverconfig.ScopeThread, alice)}] == nil
+		r.pool.mu.Lock()
+		defer r.pool.mu.Unlock()
+		return r.pool.conns[connKey{"t", serverconfig.ScopeOf(serverconfig.ScopeThread, alice)}] == nil
 	})
 }
 
@@ -482,7 +482,7 @@ func zombie(pid int) bool {
 func TestToolsThatChange(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer))
-	before, err := r.Tools(context.Background(), alice)
+	before, err := r.Catalog.Tools(context.Background(), alice)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -493,7 +493,7 @@ func TestToolsThatChange(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Fatal("no word of the change")
 	}
-	after, err := r.Tools(context.Background(), alice)
+	after, err := r.Catalog.Tools(context.Background(), alice)
 	if err != nil || len(after.Tools) != len(before.Tools)+1 || after.Hash == before.Hash || r.Version() == version {
 		t.Errorf("%v: %d tools, version %d", err, len(after.Tools), r.Version())
 	}
@@ -513,12 +513,12 @@ func TestSilentOnDiscover(t *testing.T) {
 func TestDisabledTools(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"disabledTools":["crash","echo"]}`))
-	set, err := r.Tools(context.Background(), alice)
+	set, err := r.Catalog.Tools(context.Background(), alice)
 	if err != nil || len(set.Tools) != 10 {
 		t.Errorf("%v: %d tools", err, len(set.Tools))
 	}
 	r.fails("x__crash", "", sandbox.NotFound)
-	if _, err := r.Call(context.Background(), alice, sandbox.Tool{Server: "x", Name: "crash"}, nil); sandbox.KindOf(err) != sandbox.NotFound {
+	if _, err := r.Catalog.Call(context.Background(), alice, sandbox.Tool{Server: "x", Name: "crash"}, nil); sandbox.KindOf(err) != sandbox.NotFound {
 		t.Errorf("a call past Resolve: %v", err)
 	}
 }
@@ -530,7 +530,7 @@ func TestPrintedNamesThatCollide(t *testing.T) {
 		c := &conn{key: connKey{server: server}, cfg: &serverconfig.Server{Name: server}}
 		var list []*tool
 		for _, n := range names {
-			tl, why := listing{c}.tool(listed{Name: n})
+			tl, why := newTool(server, listed{Name: n})
 			if why != "" {
 				t.Fatal(why)
 			}
@@ -557,9 +557,8 @@ func TestWrapperPathFollowsCodeAPI(t *testing.T) {
 			t.Errorf("%q: %q, codeapi has %q", name, got, want)
 		}
 	}
-	c := &conn{key: connKey{server: "my server"}, cfg: &serverconfig.Server{}}
 	for _, name := range []string{"read_file", "a.b", "x.d"} {
-		tl, _ := listing{c}.tool(listed{Name: name})
+		tl, _ := newTool("my server", listed{Name: name})
 		tree, err := codeapi.Generate(sandbox.ToolSet{Tools: []sandbox.Tool{tl.Tool}})
 		if err != nil {
 			t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 )
 
 // isolated returns the description of the server for its sandbox.
-func (c *conn) isolated(t *serverconfig.Target) transport.IsolatedServer {
+func (c *dial) isolated(t *serverconfig.Target) transport.IsolatedServer {
 	s := transport.IsolatedServer{
-		Server: c.key.server, Owner: sandbox.Owner{Tenant: c.key.scope.Tenant, User: c.key.scope.User}, Home: dialer{c}.homeName(),
+		Server: c.key.server, Owner: sandbox.Owner{Tenant: c.key.scope.Tenant, User: c.key.scope.User}, Home: homeName(c.key.server, c.key.scope),
 		Argv: append([]string{t.Command}, t.Args...), Env: t.Env, Egress: c.cfg.Sandbox.Egress,
 	}
 	for inside, host := range c.cfg.Sandbox.Mounts {
@@ -26,17 +26,17 @@ func (c *conn) isolated(t *serverconfig.Target) transport.IsolatedServer {
 	return s
 }
 
-func (c *conn) isolatedTransport(ctx context.Context, l *link, log *slog.Logger) (mcp.Transport, error) {
-	if c.h.o.Isolation == nil {
+func (c *dial) isolatedTransport(ctx context.Context, l *link, log *slog.Logger) (mcp.Transport, error) {
+	if c.o.Isolation == nil {
 		return nil, serverconfig.InvalidField("sandbox", "this server cannot start sandboxes for MCP servers")
 	}
-	t, err := c.h.expander.Expand(ctx, c.cfg, c.key.scope, transport.IsolatedHome)
+	t, err := c.target(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l.madeFor(t)
-	return transport.NewStdio(transport.NewTraffic(c.h.o.MaxResult+transport.Slack, l.calls.Hear), log, func(ctx context.Context) (*transport.Process, error) {
-		p, err := transport.StartIsolated(ctx, c.h.o.Isolation, c.isolated(t), &c.h.wg, log, t.Redact)
+	return transport.NewStdio(transport.NewTraffic(c.o.MaxResult+transport.Slack, l.calls.Hear), log, func(ctx context.Context) (*transport.Process, error) {
+		p, err := transport.StartIsolated(ctx, c.o.Isolation, c.isolated(t), c.running, log, t.Redact)
 		l.process = p
 		return p, err
 	}), nil

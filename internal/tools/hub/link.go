@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,23 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
-// dialer connects to a server.
-type dialer struct{ *conn }
+// dialer connects to servers.
+type dialer struct {
+	o        *Options
+	expander *serverconfig.Expander
+	vault    *login.Vault
+	homes    string          // the folder of the homes of stdio servers
+	running  *sync.WaitGroup // counts the goroutines of programs
+	pins     *pins
+}
+
+// dial connects to one server for one scope, and lists its tools.
+type dial struct {
+	*dialer
+	key     connKey
+	cfg     *serverconfig.Server
+	current func() *serverconfig.Server // the configuration in force: it may differ in its terms
+}
 
 // discoverTimeout bounds the question by which the SDK finds out whether a server speaks the stateless
 // protocol (2026-07-28). Servers before it answer with an error, or, some of them, not at all.
@@ -82,18 +98,18 @@ func (l *link) lastWords() string {
 
 // connect starts or reaches the server, greets it and lists its tools. What it returns is closed by the
 // caller also when there is an error.
-func (c dialer) connect(ctx context.Context) (*link, *toolList, error) {
+func (c *dial) connect(ctx context.Context) (*link, *toolList, error) {
 	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1), others: map[sandbox.UpstreamKind]chan struct{}{
 		sandbox.UpstreamPrompts: make(chan struct{}, 1), sandbox.UpstreamResources: make(chan struct{}, 1),
 	}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.log = c.h.o.Log.With("server", c.key.server)
+	l.log = c.o.Log.With("server", c.key.server)
 	l.calls = transport.NewListeners(l.log, c.key.scope == (serverconfig.Scope{}))
 	wire, err := c.transport(ctx, l)
 	if err != nil {
 		return l, nil, &sandbox.Error{Kind: sandbox.Unavailable, Detail: configError(c.key.server, err).Error(), Err: errors.Unwrap(err)}
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: c.h.o.Version}, &mcp.ClientOptions{
+	client := mcp.NewClient(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: c.o.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{}, // no roots: a sandbox's folders mean nothing to a server
 		Logger:       slog.New(slog.DiscardHandler),
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
@@ -121,7 +137,7 @@ func (c dialer) connect(ctx context.Context) (*link, *toolList, error) {
 		_ = session.Wait() // why it ended is seen by those who use it
 		close(l.dead)
 	}()
-	tools, err := listing(c).list(ctx, l)
+	tools, err := c.list(ctx, l)
 	if err != nil {
 		return l, nil, c.connectError(ctx, l, seen.Look(), err)
 	}
@@ -162,55 +178,66 @@ func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func (c dialer) transport(ctx context.Context, l *link) (mcp.Transport, error) {
+func (c *dial) transport(ctx context.Context, l *link) (mcp.Transport, error) {
 	if c.cfg.Type != serverconfig.TransportStdio {
-		t, err := c.h.expander.Expand(ctx, c.cfg, c.key.scope, "")
+		t, err := c.target(ctx)
 		if err != nil {
 			return nil, err
 		}
 		l.madeFor(t)
 		var wire mcp.Transport
-		wire, l.remote, err = transport.NewRemote(c.cfg, t, transport.NewTraffic(c.h.o.MaxResult+transport.Slack, l.calls.Hear))
+		wire, l.remote, err = transport.NewRemote(c.cfg, t, transport.NewTraffic(c.o.MaxResult+transport.Slack, l.calls.Hear))
 		if err == nil {
 			if c.cfg.User != nil {
-				l.remote.Confine(c.h.o.UserServers.Addresses)
+				l.remote.Confine(c.o.UserServers.Addresses)
 			}
 			var client *login.Client
-			client, err = c.h.loginClient(c.cfg, t, c.key.scope)
+			client, err = c.loginClient(c.cfg, t, c.key.scope)
 			l.remote.SignWith(client)
 		}
 		return wire, err
 	}
-	log := c.h.o.Log.With("server", c.key.server)
+	log := c.o.Log.With("server", c.key.server)
 	if c.cfg.User != nil && !c.cfg.Sandbox.On {
 		return nil, serverconfig.InvalidField("sandbox", "a program of a plugin runs in a sandbox")
 	}
 	if c.cfg.Sandbox.On {
 		return c.isolatedTransport(ctx, l, log)
 	}
-	home := filepath.Join(c.h.homes.dir, c.homeName())
-	t, err := c.h.expander.Expand(ctx, c.cfg, c.key.scope, home)
+	t, err := c.target(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l.madeFor(t)
-	cmd, err := transport.NewCommand(c.cfg, t, home, c.h.o.LookupEnv)
+	cmd, err := transport.NewCommand(c.cfg, t, c.home(), c.o.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
 	if cmd.IsRoot() {
 		log.Warn("MCP server: runs as root, as the configuration says")
 	}
-	return transport.NewStdio(transport.NewTraffic(c.h.o.MaxResult+transport.Slack, l.calls.Hear), log, func(context.Context) (*transport.Process, error) {
-		p, err := cmd.Start(&c.h.wg, log, t.Redact)
+	return transport.NewStdio(transport.NewTraffic(c.o.MaxResult+transport.Slack, l.calls.Hear), log, func(context.Context) (*transport.Process, error) {
+		p, err := cmd.Start(c.running, log, t.Redact)
 		l.process = p
 		return p, err
 	}), nil
 }
 
-// homeName names the home folder of the server for this scope. It stays the same from one process to
-// the next.
-func (c dialer) homeName() string { return homeName(c.key.server, c.key.scope) }
+// target is the configuration with everything put in.
+func (c *dial) target(ctx context.Context) (*serverconfig.Target, error) {
+	return c.expander.Expand(ctx, c.cfg, c.key.scope, c.home())
+}
+
+// home is the home folder of a program, "" for another server. It stays the same from one process to the next.
+func (c *dial) home() string {
+	switch {
+	case c.cfg.Type != serverconfig.TransportStdio:
+		return ""
+	case c.cfg.Sandbox.On:
+		return transport.IsolatedHome
+	}
+	return filepath.Join(c.homes, homeName(c.key.server, c.key.scope))
+}
 
 func homeName(server string, s serverconfig.Scope) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", server, s.Tenant, s.User, s.Thread))
@@ -223,12 +250,12 @@ func HomeName(server string, o sandbox.Owner) string {
 }
 
 // connectError says why there is no connection.
-func (c dialer) connectError(ctx context.Context, l *link, s transport.Seen, err error) error {
+func (c *dial) connectError(ctx context.Context, l *link, s transport.Seen, err error) error {
 	name := c.key.server
 	if p := l.process; p != nil {
 		_ = p.Close() // for its last words
 		<-p.Exited
-		c.h.o.Log.Debug("MCP server: last words", "server", name, "how", p.How, "says", p.LastWords())
+		c.o.Log.Debug("MCP server: last words", "server", name, "how", p.How, "says", p.LastWords())
 	}
 	var known *sandbox.Error
 	switch {
@@ -237,7 +264,7 @@ func (c dialer) connectError(ctx context.Context, l *link, s transport.Seen, err
 	case errors.As(err, &known):
 		return sandbox.Wrap(known.Kind, err, "the MCP server %q cannot be started: %s", name, known.Detail)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return sandbox.Wrap(sandbox.Unavailable, err, "the MCP server %q did not answer within %s", name, c.h.o.ConnectTimeout)
+		return sandbox.Wrap(sandbox.Unavailable, err, "the MCP server %q did not answer within %s", name, c.o.ConnectTimeout)
 	case ctx.Err() != nil:
 		return errStopping
 	case s.Status != 0:
@@ -260,4 +287,21 @@ func redacted(l *link, err error) error {
 		return err
 	}
 	return errors.New(l.redact.Replace(err.Error()))
+}
+
+// loginClient returns what gets tokens for a scope at a server, nil when its configuration leaves no place
+// for them.
+func (d *dialer) loginClient(s *serverconfig.Server, t *serverconfig.Target, scope serverconfig.Scope) (*login.Client, error) {
+	if t.OAuth.Off {
+		return nil, nil
+	}
+	for name := range t.Headers {
+		if http.CanonicalHeaderKey(name) == "Authorization" {
+			return nil, nil
+		}
+	}
+	return login.New(login.Options{
+		Server: s.Name, URL: t.URL, Settings: t.OAuth, Declared: s.OAuth != nil, Vault: d.vault, Hide: t.Redact.Hide,
+		Owner: sandbox.Owner{Tenant: scope.Tenant, User: scope.User}, Confined: s.User != nil, Within: d.o.UserServers.Addresses,
+	})
 }

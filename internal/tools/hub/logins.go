@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -20,25 +19,16 @@ const (
 	stateNeedsLogin = "needs_login"
 )
 
+// Logins are the logins of callers at servers.
+type Logins struct {
+	configs *configurations
+	pool    *pool
+	dialer  *dialer
+	pending pendingLogins
+}
+
 // maxPending bounds the logins that wait for people; the oldest gives way.
 const maxPending = 200
-
-// loginClient returns what gets tokens for a scope at a server, nil when its configuration leaves no place
-// for them.
-func (h *Hub) loginClient(s *serverconfig.Server, t *serverconfig.Target, scope serverconfig.Scope) (*login.Client, error) {
-	if t.OAuth.Off {
-		return nil, nil
-	}
-	for name := range t.Headers {
-		if http.CanonicalHeaderKey(name) == "Authorization" {
-			return nil, nil
-		}
-	}
-	return login.New(login.Options{
-		Server: s.Name, URL: t.URL, Settings: t.OAuth, Declared: s.OAuth != nil, Vault: h.vault, Hide: t.Redact.Hide,
-		Owner: sandbox.Owner{Tenant: scope.Tenant, User: scope.User}, Confined: s.User != nil, Within: h.o.UserServers.Addresses,
-	})
-}
 
 // withoutSecrets is why a login does not work, as the error of the caller that needs it.
 func withoutSecrets(l *link, err error) error {
@@ -53,8 +43,8 @@ func loginCause(err error) error {
 	return nil
 }
 
-// logins are those that wait for a person.
-type logins struct {
+// pendingLogins are those that wait for a person.
+type pendingLogins struct {
 	mu      sync.Mutex
 	byState map[string]*pendingLogin
 }
@@ -66,7 +56,7 @@ type pendingLogin struct {
 	scope  serverconfig.Scope
 }
 
-func (p *logins) add(l *pendingLogin) {
+func (p *pendingLogins) add(l *pendingLogin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byState == nil {
@@ -86,7 +76,7 @@ func (p *logins) add(l *pendingLogin) {
 }
 
 // take returns a login and forgets it: an answer is tried once.
-func (p *logins) take(state, server string, scope serverconfig.Scope) (*pendingLogin, bool) {
+func (p *pendingLogins) take(state, server string, scope serverconfig.Scope) (*pendingLogin, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, ok := p.byState[state]
@@ -98,7 +88,7 @@ func (p *logins) take(state, server string, scope serverconfig.Scope) (*pendingL
 }
 
 // expire forgets logins that were not finished; all of it at the zero time.
-func (p *logins) expire(now time.Time) {
+func (p *pendingLogins) expire(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for state, l := range p.byState {
@@ -111,8 +101,8 @@ func (p *logins) expire(now time.Time) {
 
 // loginAt returns what logs a caller in at a server, and the scope whose login it is: the caller's own, or
 // for a shared server that of all, which is an operator's business.
-func (h *Hub) loginAt(ctx context.Context, c sandbox.Caller, server string) (*login.Client, *serverconfig.Target, serverconfig.Scope, error) {
-	s, err := h.enabledServer(h.configOf(c.Owner), server)
+func (l *Logins) loginAt(ctx context.Context, c sandbox.Caller, server string) (*login.Client, *serverconfig.Target, serverconfig.Scope, error) {
+	s, err := enabledServer(l.configs.of(c.Owner), server)
 	if err != nil {
 		return nil, nil, serverconfig.Scope{}, err
 	}
@@ -123,11 +113,11 @@ func (h *Hub) loginAt(ctx context.Context, c sandbox.Caller, server string) (*lo
 	if s.Type == serverconfig.TransportStdio {
 		return nil, nil, scope, sandbox.Errorf(sandbox.Invalid, "the MCP server %q is a program: it has no login here", server)
 	}
-	t, err := h.expander.Expand(ctx, s, scope, "")
+	t, err := l.dialer.expander.Expand(ctx, s, scope, "")
 	if err != nil {
 		return nil, nil, scope, configError(server, err)
 	}
-	client, err := h.loginClient(s, t, scope)
+	client, err := l.dialer.loginClient(s, t, scope)
 	switch {
 	case err != nil:
 		return nil, nil, scope, configError(server, err)
@@ -141,8 +131,8 @@ func (h *Hub) loginAt(ctx context.Context, c sandbox.Caller, server string) (*lo
 // http URL of a loopback address to which the browser is sent back. The login is the caller's own; that
 // of a shared server needs an administrator. An error is NotFound, Conflict (not enabled), Forbidden,
 // Invalid or Unavailable. FinishLogin has to follow within login.Patience, at the same hub.
-func (h *Hub) BeginLogin(ctx context.Context, c sandbox.Caller, server, redirect string) (sandbox.ToolLogin, error) {
-	client, t, scope, err := h.loginAt(ctx, c, server)
+func (l *Logins) BeginLogin(ctx context.Context, c sandbox.Caller, server, redirect string) (sandbox.ToolLogin, error) {
+	client, t, scope, err := l.loginAt(ctx, c, server)
 	if err != nil {
 		return sandbox.ToolLogin{}, err
 	}
@@ -151,24 +141,24 @@ func (h *Hub) BeginLogin(ctx context.Context, c sandbox.Caller, server, redirect
 		client.Close()
 		return sandbox.ToolLogin{}, sandbox.Wrap(sandbox.KindOf(err), nil, "%s", t.Redact.Replace(excerpt.Detail(err)))
 	}
-	h.logins.add(&pendingLogin{p, client, server, scope})
+	l.pending.add(&pendingLogin{p, client, server, scope})
 	return sandbox.ToolLogin{URL: p.URL, RedirectURI: p.Redirect(), Expires: p.Expires}, nil
 }
 
 // FinishLogin takes the URL that the browser was sent back to, keeps the tokens that it is worth, and
 // connects anew. An error is Invalid when the answer belongs to no login of this caller at this server, or
 // is a refusal, and as BeginLogin's else; then the login has to begin again.
-func (h *Hub) FinishLogin(ctx context.Context, c sandbox.Caller, server, redirected string) error {
+func (l *Logins) FinishLogin(ctx context.Context, c sandbox.Caller, server, redirected string) error {
 	u, err := url.Parse(redirected)
 	if err != nil || len(redirected) > 16<<10 {
 		return serverconfig.InvalidField("redirected", "is not the URL that the browser was sent back to")
 	}
-	s, err := h.enabledServer(h.configOf(c.Owner), server)
+	s, err := enabledServer(l.configs.of(c.Owner), server)
 	if err != nil {
 		return err
 	}
 	answer := login.AnswerOf(u.Query())
-	p, ok := h.logins.take(answer.State, server, serverconfig.ScopeOf(s.Scope, sandbox.Thread{Owner: c.Owner}))
+	p, ok := l.pending.take(answer.State, server, serverconfig.ScopeOf(s.Scope, sandbox.Thread{Owner: c.Owner}))
 	if !ok {
 		return serverconfig.InvalidField("redirected", "belongs to no login that waits; begin again")
 	}
@@ -176,20 +166,20 @@ func (h *Hub) FinishLogin(ctx context.Context, c sandbox.Caller, server, redirec
 	if err := p.client.Finish(ctx, p.Pending, answer); err != nil {
 		return sandbox.Wrap(sandbox.KindOf(err), nil, "%s", excerpt.Detail(err))
 	}
-	h.reconnectScope(server, p.scope)
+	l.reconnectScope(server, p.scope)
 	return nil
 }
 
 // Logout forgets the caller's login at a server, tells its authorization server, and ends the
 // connections that it was good for. An error is as BeginLogin's; NotFound also when there is no login.
-func (h *Hub) Logout(ctx context.Context, c sandbox.Caller, server string) error {
-	client, _, scope, err := h.loginAt(ctx, c, server)
+func (l *Logins) Logout(ctx context.Context, c sandbox.Caller, server string) error {
+	client, _, scope, err := l.loginAt(ctx, c, server)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	found, err := client.Forget(ctx)
-	h.reconnectScope(server, scope)
+	l.reconnectScope(server, scope)
 	if err == nil && !found {
 		err = sandbox.Errorf(sandbox.NotFound, "there is no login at the MCP server %q", server)
 	}
@@ -197,9 +187,8 @@ func (h *Hub) Logout(ctx context.Context, c sandbox.Caller, server string) error
 }
 
 // reconnectScope ends the connections to a server that live from one login. The next use makes new ones.
-func (h *Hub) reconnectScope(server string, scope serverconfig.Scope) {
-	h.retire(func(c *conn) bool {
+func (l *Logins) reconnectScope(server string, scope serverconfig.Scope) {
+	l.pool.reconnect(func(c *conn) bool {
 		return c.key.server == server && c.key.scope.Tenant == scope.Tenant && c.key.scope.User == scope.User
 	})
-	h.changes.bump(true)
 }

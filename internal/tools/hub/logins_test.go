@@ -126,11 +126,11 @@ func TestLogin(t *testing.T) {
 		t.Errorf("registered %d times", a.clients)
 	}
 	a.asked()
-	if err := r.Logout(context.Background(), aliceCalls, "r"); err != nil || a.asked() != "revoke" {
+	if err := r.Logins.Logout(context.Background(), aliceCalls, "r"); err != nil || a.asked() != "revoke" {
 		t.Errorf("logout: %v", err)
 	}
 	r.needsLogin()
-	if err := r.Logout(context.Background(), aliceCalls, "r"); sandbox.KindOf(err) != sandbox.NotFound {
+	if err := r.Logins.Logout(context.Background(), aliceCalls, "r"); sandbox.KindOf(err) != sandbox.NotFound {
 		t.Errorf("logout twice: %v", err)
 	}
 	for _, secret := range []string{"access-token", "refresh-token", "registered-secret", "code-"} {
@@ -220,7 +220,7 @@ func TestLoginAnswers(t *testing.T) {
 		"refusal":   {aliceCalls, func(q url.Values) { q.Set("error", "access_denied") }},
 		"bob":       {bob, func(url.Values) {}},
 	} {
-		begun, err := r.BeginLogin(ctx, aliceCalls, "r", "http://127.0.0.1:1/callback")
+		begun, err := r.Logins.BeginLogin(ctx, aliceCalls, "r", "http://127.0.0.1:1/callback")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,13 +235,13 @@ func TestLoginAnswers(t *testing.T) {
 		q := u.Query()
 		c.change(q)
 		u.RawQuery = q.Encode()
-		if err := r.FinishLogin(ctx, c.by, "r", u.String()); sandbox.KindOf(err) != sandbox.Invalid {
+		if err := r.Logins.FinishLogin(ctx, c.by, "r", u.String()); sandbox.KindOf(err) != sandbox.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
 		// The right answer counts when the wrong one was not for this login at all, and only once.
 		known := name == "state" || name == "no state" || name == "bob"
 		for i, want := range []bool{known, false} {
-			if err := r.FinishLogin(ctx, aliceCalls, "r", to); (err == nil) != want {
+			if err := r.Logins.FinishLogin(ctx, aliceCalls, "r", to); (err == nil) != want {
 				t.Errorf("%s: then the right answer, %d: %v", name, i, err)
 			}
 		}
@@ -251,7 +251,7 @@ func TestLoginAnswers(t *testing.T) {
 		}
 	}
 	for _, redirect := range []string{"https://evil.example/cb", "http://127.0.0.1.evil.example/cb", "javascript:alert(1)", "http://user@127.0.0.1/"} {
-		if _, err := r.BeginLogin(ctx, aliceCalls, "r", redirect); sandbox.KindOf(err) != sandbox.Invalid {
+		if _, err := r.Logins.BeginLogin(ctx, aliceCalls, "r", redirect); sandbox.KindOf(err) != sandbox.Invalid {
 			t.Errorf("%s: %v", redirect, err)
 		}
 	}
@@ -286,7 +286,7 @@ func TestLoginHostile(t *testing.T) {
 			}
 			a.change = c.change
 			r := open(t, loginConfig(a, ""))
-			_, err := r.BeginLogin(context.Background(), aliceCalls, "r", "http://127.0.0.1:1/callback")
+			_, err := r.Logins.BeginLogin(context.Background(), aliceCalls, "r", "http://127.0.0.1:1/callback")
 			if sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(excerpt.Detail(err), c.want) || strings.Contains(excerpt.Detail(err), "169.254") {
 				t.Errorf("%v", err)
 			}
@@ -310,7 +310,7 @@ func TestLoginMachine(t *testing.T) {
 	if _, err := r.call("r__echo", `{"message":"a"}`); err == nil {
 		t.Error("a server that refuses a fresh token is asked for another one")
 	}
-	if _, err := r.BeginLogin(context.Background(), aliceCalls, "r", "http://127.0.0.1:1/"); sandbox.KindOf(err) != sandbox.Invalid {
+	if _, err := r.Logins.BeginLogin(context.Background(), aliceCalls, "r", "http://127.0.0.1:1/"); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Errorf("%v", err)
 	}
 	a.asked()
@@ -343,7 +343,7 @@ func TestLoginElsewhere(t *testing.T) {
 	})
 	r.write(loginConfig(a, ""))
 	r.ok("r__echo", `{"message":"a"}`) // it is still there for its own
-	if err := r.DeleteServer(context.Background(), "r"); err != nil {
+	if err := r.Servers.DeleteServer(context.Background(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	r.write(loginConfig(a, ""))
@@ -368,32 +368,32 @@ func TestLoginConfig(t *testing.T) {
 		`{"issuer":"file:///x"}`: "oauth.issuer", `{"scopes":["a b"]}`: "oauth.scopes", `{"token_url":"https://a.example"}`: "oauth.token_url", `7`: "",
 		`{"client_id":"x","private_key":"a","client_secret":"b"}`: "oauth.private_key", `{"assertion":"x"}`: "oauth.assertion",
 	} {
-		err := r.PutServer(ctx, "s", fmt.Appendf(nil, `{"url":"https://a.example/","oauth":%s}`, config))
+		err := r.Servers.PutServer(ctx, "s", fmt.Appendf(nil, `{"url":"https://a.example/","oauth":%s}`, config))
 		if sandbox.KindOf(err) != sandbox.Invalid || !strings.HasPrefix(excerpt.Detail(err), field) {
 			t.Errorf("%s: %v", config, err)
 		}
 	}
-	if err := r.PutServer(ctx, "s", []byte(`{"command":"x","oauth":{}}`)); sandbox.KindOf(err) != sandbox.Invalid {
+	if err := r.Servers.PutServer(ctx, "s", []byte(`{"command":"x","oauth":{}}`)); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Errorf("a program with OAuth: %v", err)
 	}
 	put := func(config string) {
 		t.Helper()
-		if err := r.PutServer(ctx, "s", []byte(config)); err != nil {
+		if err := r.Servers.PutServer(ctx, "s", []byte(config)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	put(`{"url":"https://a.example/","oauth":{"clientId":"me","client_secret":"hush-hush","scopes":"a b","callbackPort":4000}}`)
-	configs, err := r.ServerConfigs(ctx)
+	configs, err := r.Servers.ServerConfigs(ctx)
 	if want := `{"url":"https://a.example/","oauth":{"clientId":"me","client_secret":"***","scopes":"a b","callbackPort":4000}}`; err != nil || string(configs["s"]) != want {
 		t.Errorf("shown: %s %v", configs["s"], err)
 	}
 	put(`{"url":"https://b.example/","oauth":{"client_id":"me","client_secret":"***","scopes":["c"]}}`)
-	s := r.config().ByName["s"]
+	s := r.configs.current().ByName["s"]
 	if s.OAuth.ClientSecret != "hush-hush" || s.OAuth.Scopes[0] != "c" {
 		t.Errorf("%+v", s.OAuth)
 	}
 	put(`{"url":"https://b.example/","oauth":false}`)
-	if configs, err = r.ServerConfigs(ctx); err != nil || string(configs["s"]) != `{"url":"https://b.example/","oauth":false}` {
+	if configs, err = r.Servers.ServerConfigs(ctx); err != nil || string(configs["s"]) != `{"url":"https://b.example/","oauth":false}` {
 		t.Errorf("shown: %s %v", configs["s"], err)
 	}
 }

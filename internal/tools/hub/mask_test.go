@@ -16,7 +16,7 @@ func TestMasksSentBack(t *testing.T) {
 	const file = `{"mcpServers":{"a":{"command":"true","args":["--token","first-secret","x","--key=second-secret"]},"b":{"url":"http://u:third-secret@127.0.0.1:1/mcp"}}}`
 	r := open(t, file)
 	ctx := context.Background()
-	shown, err := r.ServerConfigs(ctx)
+	shown, err := r.Servers.ServerConfigs(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,11 +24,11 @@ func TestMasksSentBack(t *testing.T) {
 		if strings.Contains(string(c), "secret") || !strings.Contains(string(c), serverconfig.Mask) {
 			t.Errorf("%s: %s", name, c)
 		}
-		if err := r.PutServer(ctx, name, c); err != nil {
+		if err := r.Servers.PutServer(ctx, name, c); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := r.PutServer(ctx, "a", []byte(`{"command":"false","args":["new","--key=***","--token","fresh"]}`)); err != nil {
+	if err := r.Servers.PutServer(ctx, "a", []byte(`{"command":"false","args":["new","--key=***","--token","fresh"]}`)); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(r.path)
@@ -45,7 +45,7 @@ func TestMasksSentBack(t *testing.T) {
 		"b": `{"url":"http://u:***@elsewhere.example/mcp"}`, // a secret must not be sent to another host
 		"c": `{"command":"true","args":["***"]}`,
 	} {
-		if err := r.PutServer(ctx, name, []byte(body)); sandbox.KindOf(err) != sandbox.Invalid {
+		if err := r.Servers.PutServer(ctx, name, []byte(body)); sandbox.KindOf(err) != sandbox.Invalid {
 			t.Errorf("%s: %v", body, err)
 		}
 	}

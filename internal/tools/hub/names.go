@@ -7,6 +7,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/editdistance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // WrapperPath is where internal/tools/codeapi writes the TypeScript wrapper of a tool:
@@ -96,4 +97,9 @@ func nearest(want string, names []string) []string {
 		near = append(near, c.name)
 	}
 	return near
+}
+
+// configError makes what is wrong with a server's configuration the error of a call.
+func configError(server string, err error) error {
+	return sandbox.Errorf(sandbox.Unavailable, "the MCP server %q is not usable: %s", server, excerpt.Detail(err))
 }

@@ -67,7 +67,7 @@ func beKilled(path string) {
 		fmt.Println(err)
 		return
 	}
-	res, err := h.Call(context.Background(), alice, sandbox.Tool{Server: "x", Name: "whoami"}, nil)
+	res, err := h.Catalog.Call(context.Background(), alice, sandbox.Tool{Server: "x", Name: "whoami"}, nil)
 	_, rest, _ := strings.Cut(string(res.Result), `"pid":`)
 	number, _, _ := strings.Cut(rest, ",")
 	fmt.Printf("{\"pid\":%s} %v\n", number, err)

@@ -15,9 +15,9 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	pid := r.pid("x")
 	key := connKey{"x", serverconfig.ScopeOf(serverconfig.ScopeUser, alice)}
 	eventually(t, "the connection is closed", func() bool {
-		r.mu.Lock()
-		c := r.conns[key]
-		r.mu.Unlock()
+		r.pool.mu.Lock()
+		c := r.pool.conns[key]
+		r.pool.mu.Unlock()
 		tools, state, err := c.known()
 		return state == "idle" && err == nil && len(tools.tools) == 12
 	})
@@ -44,9 +44,9 @@ func TestMostConnections(t *testing.T) {
 		_, err := r.callAs(bob, "x__sleep", `{"ms":1500}`)
 		done <- err
 	}()
-	r.mu.Lock()
-	c := r.conns[connKey{"x", serverconfig.ScopeOf(serverconfig.ScopeUser, bob)}]
-	r.mu.Unlock()
+	r.pool.mu.Lock()
+	c := r.pool.conns[connKey{"x", serverconfig.ScopeOf(serverconfig.ScopeUser, bob)}]
+	r.pool.mu.Unlock()
 	eventually(t, "bob's call is in progress", func() bool { return c.calls.Load() == 1 })
 	r.fails("x__echo", `{"message":"a"}`, sandbox.CapacityExceeded, "in use")
 	if err := <-done; err != nil {

@@ -62,7 +62,7 @@ func TestRealServers(t *testing.T) {
 		"memory":{"command":"node","args":[%q],"env":{"MEMORY_FILE_PATH":"${HOME}/memory.jsonl"}},
 		"everything":{"command":"node","args":[%q]}`,
 		realServer(t, "server-filesystem"), dir, realServer(t, "server-memory"), realServer(t, "server-everything"))))
-	set, err := r.Tools(context.Background(), alice)
+	set, err := r.Catalog.Tools(context.Background(), alice)
 	if err != nil || len(set.Tools) < 30 {
 		t.Fatalf("%v: %d tools", err, len(set.Tools))
 	}
@@ -85,7 +85,7 @@ func TestRealServers(t *testing.T) {
 	if res, err := r.callAs(bob, "memory__read_graph", "{}"); err != nil || strings.Contains(string(res.Result), "Foula") {
 		t.Errorf("bob sees what alice wrote: %v %s", err, res.Result)
 	}
-	if err := r.ReconnectServer(context.Background(), "memory"); err != nil {
+	if err := r.Servers.ReconnectServer(context.Background(), "memory"); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.ok("memory__read_graph", "{}"); !strings.Contains(got, `"Foula"`) {
@@ -100,7 +100,7 @@ func TestRealServers(t *testing.T) {
 	}
 	r.fails("everything__echo", `{"message":7}`, sandbox.Invalid, "input.message")
 
-	found, err := r.Search(context.Background(), alice, sandbox.ToolQuery{Query: "read the content of a text file"})
+	found, err := r.Catalog.Search(context.Background(), alice, sandbox.ToolQuery{Query: "read the content of a text file"})
 	if err != nil || !strings.HasPrefix(found.Tools[0].Name, "filesystem__read") {
 		t.Errorf("search: %v %+v", err, found.Tools)
 	}
@@ -126,9 +126,9 @@ func BenchmarkCall(b *testing.B) {
 	b.Run("hub", func(b *testing.B) {
 		h := quietHub(b, withServers(fmt.Sprintf(`"x":{"command":%q,"args":["test-server"]}`, bin)))
 		for b.Loop() {
-			tool, err := h.Resolve(ctx, alice, sandbox.ToolRef{Printed: "x__echo"})
+			tool, err := h.Catalog.Resolve(ctx, alice, sandbox.ToolRef{Printed: "x__echo"})
 			if err == nil {
-				_, err = h.Call(ctx, alice, tool, []byte(`{"message":"a"}`))
+				_, err = h.Catalog.Call(ctx, alice, tool, []byte(`{"message":"a"}`))
 			}
 			if err != nil {
 				b.Fatal(err)
@@ -140,12 +140,12 @@ func BenchmarkCall(b *testing.B) {
 func BenchmarkResolve(b *testing.B) {
 	h := quietHub(b, withServers(fmt.Sprintf(`"x":{"command":%q,"args":["test-server"]}`, testBinary(b))))
 	ref := sandbox.ToolRef{Printed: "x__echo"}
-	if _, err := h.Resolve(context.Background(), alice, ref); err != nil {
+	if _, err := h.Catalog.Resolve(context.Background(), alice, ref); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = h.Resolve(context.Background(), alice, ref)
+		_, _ = h.Catalog.Resolve(context.Background(), alice, ref)
 	}
 }
 

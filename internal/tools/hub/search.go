@@ -49,14 +49,14 @@ func (x *indexes) of(set sandbox.ToolSet) *search.Index {
 // Search finds tools of a thread by what they do: at most 15, best first. An empty query lists tools by
 // name. An error is Invalid (Detail is something else than "name", "desc" or "full"; "" is "desc"), or
 // NotFound for a server that is not there.
-func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
+func (g *Catalog) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
 	if q.Detail == "" {
 		q.Detail = "desc"
 	}
 	if !slices.Contains([]string{"name", "desc", "full"}, q.Detail) {
 		return sandbox.ToolSearch{}, serverconfig.InvalidField("detail", "%.40q is not name, desc or full", q.Detail)
 	}
-	v, err := h.tools(ctx, t)
+	v, err := g.tools(ctx, t)
 	if err != nil {
 		return sandbox.ToolSearch{}, err
 	}
@@ -64,7 +64,7 @@ func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery)
 	if visible == nil {
 		visible = everything
 	}
-	server, err := h.filter(t.Owner, q.Server, visible)
+	server, err := g.filter(t.Owner, q.Server, visible)
 	if err != nil {
 		return sandbox.ToolSearch{}, err
 	}
@@ -81,7 +81,7 @@ func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery)
 		}
 	} else {
 		var hits []search.Hit
-		hits, res.MatchCount = h.indexes.of(v.set).Find(q.Query, maxFound, keep)
+		hits, res.MatchCount = g.indexes.of(v.set).Find(q.Query, maxFound, keep)
 		for _, hit := range hits {
 			f := shown(v.set.Tools[hit.Tool], q.Detail)
 			if q.Detail == "full" {
@@ -95,11 +95,11 @@ func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery)
 }
 
 // filter returns the server that a filter names, also by the way in which its tools are printed.
-func (h *Hub) filter(o sandbox.Owner, name string, visible func(sandbox.Tool) bool) (string, error) {
+func (g *Catalog) filter(o sandbox.Owner, name string, visible func(sandbox.Tool) bool) (string, error) {
 	if name == "" {
 		return "", nil
 	}
-	cfg := h.configOf(o)
+	cfg := g.configs.of(o)
 	if s := cfg.ByName[name]; s != nil && s.IsEnabled() && visible(s.AsTool()) {
 		return name, nil
 	}

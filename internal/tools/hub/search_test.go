@@ -16,7 +16,7 @@ func TestSearch(t *testing.T) {
 	r := open(t, withServers(`"x y":`+testServer+`,"z":`+testServer))
 	search := func(q sandbox.ToolQuery) sandbox.ToolSearch {
 		t.Helper()
-		res, err := r.Search(context.Background(), alice, q)
+		res, err := r.Catalog.Search(context.Background(), alice, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestSearch(t *testing.T) {
 	if none := search(sandbox.ToolQuery{Query: "qqqq"}); none.MatchCount != 0 || none.Tools == nil {
 		t.Errorf("%+v", none)
 	}
-	if _, err := r.Search(context.Background(), alice, sandbox.ToolQuery{Detail: "all"}); sandbox.KindOf(err) != sandbox.Invalid {
+	if _, err := r.Catalog.Search(context.Background(), alice, sandbox.ToolQuery{Detail: "all"}); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Error(err)
 	}
 }
@@ -86,12 +86,12 @@ func TestConfiguredSearch(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"tools":{"echo":{"summary":"Says it again.","keywords":["parrot"]}}}`))
 	for _, query := range []string{"parrots", "what says it again"} {
-		found, err := r.Search(context.Background(), alice, sandbox.ToolQuery{Query: query})
+		found, err := r.Catalog.Search(context.Background(), alice, sandbox.ToolQuery{Query: query})
 		if err != nil || found.Showing == 0 || found.Tools[0].ShortName != "echo" || found.Tools[0].Description != "Says it again." {
 			t.Errorf("%q: %v %+v", query, err, found)
 		}
 	}
-	full, err := r.Search(context.Background(), alice, sandbox.ToolQuery{Query: "parrot", Detail: "full"})
+	full, err := r.Catalog.Search(context.Background(), alice, sandbox.ToolQuery{Query: "parrot", Detail: "full"})
 	if err != nil || full.Tools[0].Description == "Says it again." {
 		t.Errorf("%v %+v", err, full)
 	}

@@ -80,7 +80,7 @@ func TestSecretOfAProgram(t *testing.T) {
 			}
 		}
 	}
-	configs, err := r.ServerConfigs(t.Context())
+	configs, err := r.Servers.ServerConfigs(t.Context())
 	if err != nil || strings.Contains(string(configs["s"]), envToken) {
 		t.Errorf("%s, %v", configs["s"], err)
 	}
@@ -197,7 +197,7 @@ func TestSecretsOfPlugins(t *testing.T) {
 		"${TENANTS}": "error: env.T: there is no secret \"TOKEN\"", "${secret:MINE}": "error: env.T: a plugin cannot name secrets; set a value that it asks for to ${secret:MINE}",
 	} {
 		s := serverconfig.ParseUserServer(&sandbox.UserServer{Name: "plugin:p:s", Config: json.RawMessage(`{"command":"x","env":{"T":"` + text + `"}}`), Values: values}, nil)
-		got, err := h.expander.Expand(t.Context(), s, serverconfig.ScopeOf(serverconfig.ScopeUser, alice), "/srv/home")
+		got, err := h.pool.dialer.expander.Expand(t.Context(), s, serverconfig.ScopeOf(serverconfig.ScopeUser, alice), "/srv/home")
 		if err != nil {
 			if "error: "+err.Error() != want && "error: "+excerpt.Detail(err) != want {
 				t.Errorf("%s: %v, want %s", text, err, want)

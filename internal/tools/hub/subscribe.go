@@ -28,7 +28,10 @@ type updates struct {
 }
 
 // watcher is told that a resource changed.
-type watcher struct{ tell func() }
+type watcher struct {
+	uri  string
+	tell func()
+}
 
 func (u *updates) add(uri string, w *watcher) (first bool, err error) {
 	u.mu.Lock()
@@ -74,33 +77,33 @@ func (u *updates) changed(uri string) {
 // Subscribe calls changed whenever one of the thread's servers says that a resource is another one now,
 // until ctx ends. changed must not block. A subscription that is lost with its connection is made again.
 // An error, of the first attempt, is NotFound, NotSupported (the server has no subscriptions), or as of Ask.
-func (h *Hub) Subscribe(ctx context.Context, t sandbox.Thread, server, uri string, changed func()) error {
-	c, err := h.upstreamConn(ctx, t, server)
+func (u *Upstream) Subscribe(ctx context.Context, t sandbox.Thread, server, uri string, changed func()) error {
+	c, err := u.conn(ctx, t, server)
 	if err != nil {
 		return err
 	}
-	w := &watcher{changed}
-	l, err := c.subscribe(ctx, uri, w)
+	w := &watcher{uri, changed}
+	l, err := w.subscribe(ctx, c)
 	if err != nil {
 		return err
 	}
-	if !h.spawn(func() { h.keepSubscribed(ctx, t, c, l, uri, w) }) {
-		c.unsubscribe(l, uri, w)
+	if !u.background.spawn(func() { u.keepSubscribed(ctx, t, c, l, w) }) {
+		w.unsubscribe(c, l)
 		return errStopping
 	}
 	return nil
 }
 
 // keepSubscribed sees a subscription to its end.
-func (h *Hub) keepSubscribed(ctx context.Context, t sandbox.Thread, c *conn, l *link, uri string, w *watcher) {
+func (u *Upstream) keepSubscribed(ctx context.Context, t sandbox.Thread, c *conn, l *link, w *watcher) {
 	tick := time.NewTicker(subscribedTouch)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			c.unsubscribe(l, uri, w)
+			w.unsubscribe(c, l)
 			return
-		case <-h.ctx.Done():
+		case <-u.background.ctx.Done():
 			return
 		case <-tick.C:
 			c.touch()
@@ -112,15 +115,15 @@ func (h *Hub) keepSubscribed(ctx context.Context, t sandbox.Thread, c *conn, l *
 			select {
 			case <-ctx.Done():
 				return
-			case <-h.ctx.Done():
+			case <-u.background.ctx.Done():
 				return
 			case <-time.After(resubscribeAfter):
 			}
 			var err error
-			if c, err = h.upstreamConn(ctx, t, c.key.server); sandbox.KindOf(err) == sandbox.NotFound {
+			if c, err = u.conn(ctx, t, c.key.server); sandbox.KindOf(err) == sandbox.NotFound {
 				return // the server is not in the configuration any more
 			} else if err == nil {
-				l, _ = c.subscribe(ctx, uri, w) // it is tried again
+				l, _ = w.subscribe(ctx, c) // it is tried again
 			}
 		}
 		w.tell() // what happened in between is not known
@@ -128,7 +131,7 @@ func (h *Hub) keepSubscribed(ctx context.Context, t sandbox.Thread, c *conn, l *
 }
 
 // subscribe begins to watch a resource. The first watcher of a resource subscribes for all.
-func (c *conn) subscribe(ctx context.Context, uri string, w *watcher) (*link, error) {
+func (w *watcher) subscribe(ctx context.Context, c *conn) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, subscribeTime)
 	defer cancel()
 	l, err := c.ensure(ctx)
@@ -139,34 +142,34 @@ func (c *conn) subscribe(ctx context.Context, uri string, w *watcher) (*link, er
 		return nil, sandbox.Errorf(sandbox.NotSupported, "the MCP server %q does not tell when a resource changes", c.key.server)
 	}
 	c.touch()
-	first, err := l.updates.add(uri, w)
+	first, err := l.updates.add(w.uri, w)
 	if err != nil || !first {
 		return l, err
 	}
 	ask := question{"resources/subscribe", func(ctx context.Context, s *mcp.ClientSession) (any, error) {
-		return map[string]any{}, s.Subscribe(ctx, &mcp.SubscribeParams{URI: uri})
+		return map[string]any{}, s.Subscribe(ctx, &mcp.SubscribeParams{URI: w.uri})
 	}}
 	if l.session.InitializeResult().ProtocolVersion >= protocolStateless {
 		// Here the request lasts as long as the subscription; Unsubscribe and the link's end end it.
-		if !c.h.spawn(func() { _, _ = ask.ask(l.ctx, l.session) }) {
+		if !c.background.spawn(func() { _, _ = ask.ask(l.ctx, l.session) }) {
 			return nil, errStopping
 		}
 		return l, nil
 	}
-	if _, err := (passing{c}).ask(ctx, ask); err != nil {
-		l.updates.remove(uri, w)
+	if _, err := askServer(ctx, c, ask); err != nil {
+		l.updates.remove(w.uri, w)
 		return nil, err
 	}
 	return l, nil
 }
 
-func (c *conn) unsubscribe(l *link, uri string, w *watcher) {
-	if !l.updates.remove(uri, w) {
+func (w *watcher) unsubscribe(c *conn, l *link) {
+	if !l.updates.remove(w.uri, w) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, subscribeTime)
 	defer cancel()
-	if err := l.session.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: uri}); err != nil {
-		c.h.o.Log.Debug("MCP server: subscription not ended", "server", c.key.server, "error", redacted(l, err))
+	if err := l.session.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: w.uri}); err != nil {
+		c.o.Log.Debug("MCP server: subscription not ended", "server", c.key.server, "error", redacted(l, err))
 	}
 }

@@ -16,7 +16,7 @@ func TestToolConfig(t *testing.T) {
 		"json":{"disclosure":"deferred"},
 		"fail":{"disclosure":"hidden"},
 		"not there":{"disclosure":"hidden"}}}`))
-	set, err := r.Tools(context.Background(), alice)
+	set, err := r.Catalog.Tools(context.Background(), alice)
 	if err != nil || len(set.Tools) != 11 {
 		t.Fatalf("%v: %d tools", err, len(set.Tools))
 	}
@@ -35,19 +35,19 @@ func TestToolConfig(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	r.fails("x__fail", "", sandbox.NotFound, "x__fail")
-	if _, err := r.Call(context.Background(), alice, sandbox.Tool{Server: "x", Name: "fail"}, nil); sandbox.KindOf(err) != sandbox.NotFound {
+	if _, err := r.Catalog.Call(context.Background(), alice, sandbox.Tool{Server: "x", Name: "fail"}, nil); sandbox.KindOf(err) != sandbox.NotFound {
 		t.Errorf("a hidden tool is called: %v", err)
 	}
-	found, err := r.Search(context.Background(), alice, sandbox.ToolQuery{Query: "fail"})
+	found, err := r.Catalog.Search(context.Background(), alice, sandbox.ToolQuery{Query: "fail"})
 	if err != nil || slices.ContainsFunc(found.Tools, func(f sandbox.ToolFound) bool { return f.ShortName == "fail" }) {
 		t.Errorf("%v %+v", err, found)
 	}
-	if tools, err := r.ServerTools(context.Background(), sandbox.Caller{Owner: alice.Owner}, "x"); err != nil || len(tools) != 11 {
+	if tools, err := r.Servers.ServerTools(context.Background(), sandbox.Caller{Owner: alice.Owner}, "x"); err != nil || len(tools) != 11 {
 		t.Errorf("%v: %d tools for administration", err, len(tools))
 	}
 	before := set.Hash
 	r.write(withServers(`"x":{"command":"%BIN%","args":["test-server"]}`))
-	if set, err = r.Tools(context.Background(), alice); err != nil || len(set.Tools) != 12 || set.Hash == before {
+	if set, err = r.Catalog.Tools(context.Background(), alice); err != nil || len(set.Tools) != 12 || set.Hash == before {
 		t.Errorf("%v: %d tools", err, len(set.Tools))
 	}
 }

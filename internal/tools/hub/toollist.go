@@ -23,9 +23,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
-// listing asks a server for its tools.
-type listing struct{ *conn }
-
 // Limits of what a server may say about its tools.
 const (
 	maxPages       = 100
@@ -95,7 +92,7 @@ const (
 )
 
 // list asks a server for its tools. A tool that cannot be used is left out, with a line in the log.
-func (c listing) list(ctx context.Context, l *link) (*toolList, error) {
+func (c *dial) list(ctx context.Context, l *link) (*toolList, error) {
 	if caps := l.session.InitializeResult().Capabilities; caps != nil && caps.Tools == nil {
 		return newToolList(nil), nil
 	}
@@ -113,7 +110,7 @@ func (c listing) list(ctx context.Context, l *link) (*toolList, error) {
 			ttl = max(good, minTTL)
 		}
 		for _, p := range page {
-			t, why := c.tool(p)
+			t, why := newTool(c.key.server, p)
 			if why == "" && names[t.Name] {
 				why = "there is another one of that name"
 			}
@@ -126,7 +123,7 @@ func (c listing) list(ctx context.Context, l *link) (*toolList, error) {
 				}
 			}
 			if why != "" {
-				c.h.o.Log.Warn("MCP server: tool left out", "server", c.key.server, "tool", excerpt.Of(p.Name, serverconfig.MaxToolName), "why", why)
+				c.o.Log.Warn("MCP server: tool left out", "server", c.key.server, "tool", excerpt.Of(p.Name, serverconfig.MaxToolName), "why", why)
 				continue
 			}
 			names[t.Name] = true
@@ -139,12 +136,12 @@ func (c listing) list(ctx context.Context, l *link) (*toolList, error) {
 		cursor = next
 	}
 	if cursor != "" {
-		c.h.o.Log.Warn("MCP server: the rest of its list of tools is left out", "server", c.key.server, "pages", maxPages)
+		c.o.Log.Warn("MCP server: the rest of its list of tools is left out", "server", c.key.server, "pages", maxPages)
 	}
 	list := newToolList(all)
 	list.ttl = ttl
 	var err error
-	list.quarantined, err = c.checkDrift(ctx, all)
+	list.quarantined, err = c.pins.check(ctx, c.key, c.current(), all)
 	return list, err
 }
 
@@ -177,8 +174,8 @@ func listPage(ctx context.Context, l *link, cursor string) (page []listed, next 
 	return raw.Tools, res.NextCursor, seen.Look().TTL, nil
 }
 
-// tool makes a tool from what a server says. why is the reason when it cannot.
-func (c listing) tool(p listed) (t *tool, why string) {
+// newTool makes a tool from what a server says. why is the reason when it cannot.
+func newTool(server string, p listed) (t *tool, why string) {
 	bad := strings.ContainsFunc(p.Name, func(r rune) bool { return !unicode.IsGraphic(r) || r == utf8.RuneError })
 	switch {
 	case p.Name == "" || len(p.Name) > serverconfig.MaxToolName || bad || strings.TrimSpace(p.Name) != p.Name:
@@ -197,9 +194,9 @@ func (c listing) tool(p listed) (t *tool, why string) {
 	}
 	t = &tool{input: schema.New(input, schema.Input)}
 	t.Tool = sandbox.Tool{
-		Server: c.key.server, Name: p.Name, Printed: serverconfig.PrintedName(c.key.server, p.Name),
+		Server: server, Name: p.Name, Printed: serverconfig.PrintedName(server, p.Name),
 		Description: excerpt.Of(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
-		WrapperPath: WrapperPath(c.key.server, p.Name), Title: excerpt.Of(p.Title, maxTitle),
+		WrapperPath: WrapperPath(server, p.Name), Title: excerpt.Of(p.Title, maxTitle),
 		Annotations: compactJSON(p.Annotations, '{'), Icons: compactJSON(p.Icons, '['), Meta: compactJSON(p.Meta, '{'),
 	}
 	t.Findings = toolscan.Tool(t.Tool)

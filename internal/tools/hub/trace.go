@@ -16,8 +16,8 @@ func about(s *tracing.Span, method, server string, params []byte, err error) {
 }
 
 // withTrace names the trace of a context in the _meta of a request's parameters. Those that cannot be read stay as they are.
-func (h *Hub) withTrace(ctx context.Context, params json.RawMessage) json.RawMessage {
-	if h.o.Tracer == nil {
+func withTrace(ctx context.Context, tracer *tracing.Tracer, params json.RawMessage) json.RawMessage {
+	if tracer == nil {
 		return params
 	}
 	var members map[string]json.RawMessage
@@ -28,7 +28,7 @@ func (h *Hub) withTrace(ctx context.Context, params json.RawMessage) json.RawMes
 	if raw, ok := members["_meta"]; ok && json.Unmarshal(raw, &meta) != nil {
 		return params
 	}
-	h.o.Tracer.Meta(ctx, meta)
+	tracer.Meta(ctx, meta)
 	var err error
 	if members["_meta"], err = json.Marshal(meta); err != nil {
 		return params

@@ -46,7 +46,7 @@ func TestUpstream(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(fmt.Sprintf(`"lib-rary":{"url":%q,"headers":{"X-Key":"${SECRET}"}},"dead":{"command":"/nowhere"}`, library(t))))
 	list := func(kind sandbox.UpstreamKind) string {
-		items, err := r.Upstream(t.Context(), alice, kind, "")
+		items, err := r.Upstream.Upstream(t.Context(), alice, kind, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,11 +65,11 @@ func TestUpstream(t *testing.T) {
 	if got := list(sandbox.UpstreamPrompts); got != "lib-rary greet lib_rary__greet" {
 		t.Errorf("prompts: %s", got)
 	}
-	if _, err := r.Upstream(t.Context(), alice, sandbox.UpstreamPrompts, "dead"); sandbox.KindOf(err) != sandbox.Unavailable {
+	if _, err := r.Upstream.Upstream(t.Context(), alice, sandbox.UpstreamPrompts, "dead"); sandbox.KindOf(err) != sandbox.Unavailable {
 		t.Errorf("a server that is dead: %v", err)
 	}
 	ask := func(server, method, params string) (string, error) {
-		raw, err := r.Ask(t.Context(), alice, sandbox.UpstreamRequest{Server: server, Method: method, Params: json.RawMessage(params)})
+		raw, err := r.Upstream.Ask(t.Context(), alice, sandbox.UpstreamRequest{Server: server, Method: method, Params: json.RawMessage(params)})
 		return string(raw), err
 	}
 	for _, c := range []struct{ method, params, want string }{
@@ -106,12 +106,12 @@ func TestUpstreamOfARealServer(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(fmt.Sprintf(`"everything":{"command":"node","args":[%q]}`, realServer(t, "server-everything"))))
 	for kind, least := range map[sandbox.UpstreamKind]int{sandbox.UpstreamResources: 3, sandbox.UpstreamTemplates: 2, sandbox.UpstreamPrompts: 3} {
-		items, err := r.Upstream(t.Context(), alice, kind, "everything")
+		items, err := r.Upstream.Upstream(t.Context(), alice, kind, "everything")
 		if err != nil || len(items) < least {
 			t.Errorf("%s: %d, %v", kind, len(items), err)
 		}
 	}
-	raw, err := r.Ask(t.Context(), alice, sandbox.UpstreamRequest{Server: "everything", Method: "resources/read", Params: json.RawMessage(`{"uri":"demo://resource/dynamic/text/1"}`)})
+	raw, err := r.Upstream.Ask(t.Context(), alice, sandbox.UpstreamRequest{Server: "everything", Method: "resources/read", Params: json.RawMessage(`{"uri":"demo://resource/dynamic/text/1"}`)})
 	if err != nil || !strings.Contains(string(raw), "demo://resource/dynamic/text/1") {
 		t.Errorf("%s, %v", raw, err)
 	}
@@ -141,7 +141,7 @@ func TestSubscribe(t *testing.T) {
 			defer stopTwo()
 			heard := make(chan int, 100)
 			for i, ctx := range []context.Context{one, two} {
-				if err := r.Subscribe(ctx, alice, "news", "news:///1", func() { heard <- i }); err != nil {
+				if err := r.Upstream.Subscribe(ctx, alice, "news", "news:///1", func() { heard <- i }); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -165,7 +165,7 @@ func TestSubscribe(t *testing.T) {
 			case <-time.After(10 * time.Second):
 				t.Error("the subscription goes on")
 			}
-			if err := r.Subscribe(t.Context(), alice, "nobody", "x", func() {}); sandbox.KindOf(err) != sandbox.NotFound {
+			if err := r.Upstream.Subscribe(t.Context(), alice, "nobody", "x", func() {}); sandbox.KindOf(err) != sandbox.NotFound {
 				t.Errorf("a server that is not there: %v", err)
 			}
 		})
@@ -175,7 +175,7 @@ func TestSubscribe(t *testing.T) {
 func TestSubscribeWhereThereIsNone(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(fmt.Sprintf(`"lib":{"url":%q}`, library(t))))
-	if err := r.Subscribe(t.Context(), alice, "lib", "lib:///1", func() {}); sandbox.KindOf(err) != sandbox.NotSupported {
+	if err := r.Upstream.Subscribe(t.Context(), alice, "lib", "lib:///1", func() {}); sandbox.KindOf(err) != sandbox.NotSupported {
 		t.Errorf("%v", err)
 	}
 }
@@ -197,7 +197,7 @@ func TestUpstreamChanges(t *testing.T) {
 			})
 			r := open(t, remoteConfig("http", s.URL))
 			r.ok("r__echo", `{"message":"a"}`)
-			prompts, resources := r.UpstreamChanged(sandbox.UpstreamPrompts), r.UpstreamChanged(sandbox.UpstreamResources)
+			prompts, resources := r.Upstream.UpstreamChanged(sandbox.UpstreamPrompts), r.Upstream.UpstreamChanged(sandbox.UpstreamResources)
 			heard := func(c <-chan struct{}) bool {
 				select {
 				case <-c:

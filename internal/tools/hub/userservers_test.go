@@ -59,7 +59,7 @@ func webServer(name, url string) sandbox.UserServer {
 
 func (r *rig) serverNames(t sandbox.Thread) (names []string) {
 	r.t.Helper()
-	list, err := r.Servers(context.Background(), t)
+	list, err := r.Catalog.Servers(context.Background(), t)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestServersOfOneUser(t *testing.T) {
 	if got := r.serverNames(bob); !slices.Equal(got, []string{"own"}) {
 		t.Errorf("bob sees %v", got)
 	}
-	set, err := r.Tools(ctx, bob)
+	set, err := r.Catalog.Tools(ctx, bob)
 	if err != nil || slices.ContainsFunc(set.Tools, func(t sandbox.Tool) bool { return t.Server != "own" }) {
 		t.Errorf("bob has %v, %v", set.Tools, err)
 	}
@@ -98,21 +98,24 @@ func TestServersOfOneUser(t *testing.T) {
 			_, err := r.callAs(bob, "plugin_sales_my_web__echo", `{"message":"x"}`)
 			return err
 		},
-		"resolve": func() error { _, err := r.Resolve(ctx, bob, sandbox.ToolRef{Server: name, Name: "echo"}); return err },
-		"search":  func() error { _, err := r.Search(ctx, bob, sandbox.ToolQuery{Server: name}); return err },
+		"resolve": func() error {
+			_, err := r.Catalog.Resolve(ctx, bob, sandbox.ToolRef{Server: name, Name: "echo"})
+			return err
+		},
+		"search": func() error { _, err := r.Catalog.Search(ctx, bob, sandbox.ToolQuery{Server: name}); return err },
 		"search by printed name": func() error {
-			_, err := r.Search(ctx, bob, sandbox.ToolQuery{Server: "plugin_sales_my_web"})
+			_, err := r.Catalog.Search(ctx, bob, sandbox.ToolQuery{Server: "plugin_sales_my_web"})
 			return err
 		},
-		"resources": func() error { _, err := r.Upstream(ctx, bob, sandbox.UpstreamResources, name); return err },
+		"resources": func() error { _, err := r.Upstream.Upstream(ctx, bob, sandbox.UpstreamResources, name); return err },
 		"ask": func() error {
-			_, err := r.Ask(ctx, bob, sandbox.UpstreamRequest{Server: name, Method: "resources/read", Params: json.RawMessage(`{"uri":"x"}`)})
+			_, err := r.Upstream.Ask(ctx, bob, sandbox.UpstreamRequest{Server: name, Method: "resources/read", Params: json.RawMessage(`{"uri":"x"}`)})
 			return err
 		},
-		"tools of the server": func() error { _, err := r.ServerTools(ctx, caller, name); return err },
-		"login":               func() error { _, err := r.BeginLogin(ctx, caller, name, "http://127.0.0.1:1/"); return err },
-		"reconnect":           func() error { return r.ReconnectServer(ctx, name) },
-		"delete":              func() error { return r.DeleteServer(ctx, name) },
+		"tools of the server": func() error { _, err := r.Servers.ServerTools(ctx, caller, name); return err },
+		"login":               func() error { _, err := r.Logins.BeginLogin(ctx, caller, name, "http://127.0.0.1:1/"); return err },
+		"reconnect":           func() error { return r.Servers.ReconnectServer(ctx, name) },
+		"delete":              func() error { return r.Servers.DeleteServer(ctx, name) },
 	} {
 		err := try()
 		if sandbox.KindOf(err) != sandbox.NotFound {
@@ -122,11 +125,11 @@ func TestServersOfOneUser(t *testing.T) {
 			t.Errorf("%s: the name is given away: %s", what, excerpt.Detail(err))
 		}
 	}
-	found, err := r.Search(ctx, bob, sandbox.ToolQuery{Query: "echo a message"})
+	found, err := r.Catalog.Search(ctx, bob, sandbox.ToolQuery{Query: "echo a message"})
 	if err != nil || slices.ContainsFunc(found.Tools, func(f sandbox.ToolFound) bool { return f.Server != "own" }) {
 		t.Errorf("bob finds %v, %v", found.Tools, err)
 	}
-	configs, err := r.ServerConfigs(ctx)
+	configs, err := r.Servers.ServerConfigs(ctx)
 	if _, ok := configs[name]; ok || err != nil {
 		t.Errorf("administration shows %v, %v", configs, err)
 	}
@@ -161,11 +164,11 @@ func TestServersComeAndGo(t *testing.T) {
 
 	b.set(alice.Owner)
 	r.fails("plugin_p_w__echo", `{"message":"hi"}`, sandbox.NotFound)
-	r.mu.Lock()
-	if len(r.conns) != 0 {
-		t.Errorf("%d connections stay", len(r.conns))
+	r.pool.mu.Lock()
+	if len(r.pool.conns) != 0 {
+		t.Errorf("%d connections stay", len(r.pool.conns))
 	}
-	r.mu.Unlock()
+	r.pool.mu.Unlock()
 
 	// Another process may change the plugins: that is seen without anybody asking.
 	changed = r.Changed()
@@ -190,7 +193,7 @@ func TestTheFileGoesFirst(t *testing.T) {
 	b := &brought{}
 	b.set(alice.Owner, webServer("plugin:p:w", web.URL), webServer("plugin:q:w", web.URL), webServer("plugin:q-w", web.URL))
 	r := open(t, withServers(`"plugin:p:w":`+testServer+`,"plugin_q_w":`+testServer), b.use)
-	list, err := r.Servers(context.Background(), alice)
+	list, err := r.Catalog.Servers(context.Background(), alice)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +223,7 @@ func TestNoPrivateAddresses(t *testing.T) {
 		if st := r.state(s); st.State != "failed" || strings.Contains(st.Error, "open-sesame") {
 			t.Errorf("%+v", st)
 		}
-		_, err := r.BeginLogin(context.Background(), sandbox.Caller{Owner: alice.Owner}, s, "http://127.0.0.1:1/cb")
+		_, err := r.Logins.BeginLogin(context.Background(), sandbox.Caller{Owner: alice.Owner}, s, "http://127.0.0.1:1/cb")
 		if err == nil {
 			t.Errorf("%s: a login was begun", s)
 		}

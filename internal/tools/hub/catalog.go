@@ -13,6 +13,25 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
+// Catalog is the tools that threads have: it lists, finds and calls them.
+type Catalog struct {
+	o       *Options
+	configs *configurations
+	pool    *pool
+	changes *changes
+	indexes indexes // for searches
+
+	mu    sync.Mutex
+	views map[serverconfig.Scope]*view
+}
+
+// ForgetThread closes the connections that only this thread uses.
+func (g *Catalog) ForgetThread(t sandbox.Thread) {
+	g.pool.retire(func(c *conn) bool {
+		return c.key.scope == serverconfig.Scope{Tenant: t.Tenant, User: t.User, Thread: t.ID}
+	})
+}
+
 // maxViews bounds the views that are kept.
 const maxViews = 1024
 
@@ -35,16 +54,16 @@ type entry struct {
 
 // contact returns the thread's connections to the servers, after a bounded wait for those that connect
 // for the first time. A failed connection is left out; an error is that the hub is closed.
-func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverconfig.Server) error {
+func (g *Catalog) contact(ctx context.Context, t sandbox.Thread, servers []*serverconfig.Server) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, s := range servers {
-		c, err := h.connOf(s, t)
+		c, err := g.pool.get(s, t)
 		if errors.Is(err, errStopping) {
 			return err
 		}
 		if err != nil {
-			h.o.Log.Warn("MCP server: no connection", "server", s.Name, "error", err)
+			g.o.Log.Warn("MCP server: no connection", "server", s.Name, "error", err)
 			continue
 		}
 		wg.Go(func() { c.firstContact(ctx) })
@@ -53,33 +72,32 @@ func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverco
 }
 
 // view returns what the thread sees now, without connecting to anything.
-func (h *Hub) view(t sandbox.Thread) *view {
-	epoch := h.changes.epoch.Load() // before everything that it stands for
-	cfg := h.configOf(t.Owner)
+func (g *Catalog) view(t sandbox.Thread) *view {
+	epoch := g.changes.epoch.Load() // before everything that it stands for
+	cfg := g.configs.of(t.Owner)
 	key := serverconfig.ScopeOf(serverconfig.ScopeUser, t)
 	if cfg.ThreadScoped() {
 		key = serverconfig.ScopeOf(serverconfig.ScopeThread, t)
 	}
-	h.mu.Lock()
-	v := h.views[key]
+	g.mu.Lock()
+	v := g.views[key]
+	g.mu.Unlock()
 	if v != nil && v.epoch == epoch {
-		h.mu.Unlock()
 		return v
 	}
 	var conns []*conn
 	for _, s := range cfg.Usable() {
-		if c := h.conns[connKey{s.Name, serverconfig.ScopeOf(s.Scope, t)}]; c != nil && bytes.Equal(c.terms.Load().cfg.Raw, s.Raw) {
+		if c := g.pool.find(s, t); c != nil && bytes.Equal(c.current().Raw, s.Raw) {
 			conns = append(conns, c)
 		}
 	}
-	h.mu.Unlock()
 	v = newView(epoch, conns)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.views) >= maxViews {
-		clear(h.views)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.views) >= maxViews {
+		clear(g.views)
 	}
-	h.views[key] = v
+	g.views[key] = v
 	return v
 }
 
@@ -165,50 +183,34 @@ func (v *view) find(ref sandbox.ToolRef) (entry, bool) {
 
 // Servers lists the servers of a thread, in the order of the configuration. It connects as Tools does. A
 // server that cannot be used is listed with its error.
-func (h *Hub) Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error) {
-	v, err := h.tools(ctx, t)
+func (g *Catalog) Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error) {
+	v, err := g.tools(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	cfg := h.configOf(t.Owner)
+	cfg := g.configs.of(t.Owner)
 	list := []sandbox.ToolServer{}
 	for _, s := range cfg.List {
 		if s.IsEnabled() {
-			list = append(list, h.server(s, v, t))
+			list = append(list, g.server(s, v, t))
 		}
 	}
 	return list, nil
 }
 
-// ServerStates lists the enabled servers in the order of the configuration, as the connections of the
-// caller's user have them now. It connects to none; a server that was not needed yet is idle.
-func (h *Hub) ServerStates(c sandbox.Caller) []sandbox.ToolServer {
-	t := sandbox.Thread{Owner: c.Owner}
-	v := h.view(t)
-	var list []sandbox.ToolServer
-	for _, s := range h.config().List {
-		if s.IsEnabled() {
-			list = append(list, h.server(s, v, t))
-		}
-	}
-	return list
-}
-
 // ServerRequires returns the capabilities that users of a server need.
-func (h *Hub) ServerRequires(t sandbox.Thread, server string) []string {
-	if s := h.configOf(t.Owner).ByName[server]; s != nil {
+func (g *Catalog) ServerRequires(t sandbox.Thread, server string) []string {
+	if s := g.configs.of(t.Owner).ByName[server]; s != nil {
 		return s.Capabilities
 	}
 	return nil
 }
 
-func (h *Hub) server(s *serverconfig.Server, v *view, t sandbox.Thread) sandbox.ToolServer {
+func (g *Catalog) server(s *serverconfig.Server, v *view, t sandbox.Thread) sandbox.ToolServer {
 	shown := sandbox.ToolServer{Name: s.Name, Description: s.Description, Transport: s.ShownTransport(), State: "idle"}
 	err := s.Err
 	if err == nil {
-		h.mu.Lock()
-		c := h.conns[connKey{s.Name, serverconfig.ScopeOf(s.Scope, t)}]
-		h.mu.Unlock()
+		c := g.pool.find(s, t)
 		if c != nil {
 			var tools *toolList
 			if tools, shown.State, err = c.known(); tools != nil && v.servers[s.Name] {
@@ -231,22 +233,22 @@ func (h *Hub) server(s *serverconfig.Server, v *view, t sandbox.Thread) sandbox.
 // Tools returns all tools of a thread. It connects to the servers that were not needed before, side by
 // side, and waits for them up to Options.FirstWait; what comes later moves Version on. A server that
 // fails is missing in the answer and disturbs nothing else.
-func (h *Hub) Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error) {
-	v, err := h.tools(ctx, t)
+func (g *Catalog) Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error) {
+	v, err := g.tools(ctx, t)
 	if err != nil {
 		return sandbox.ToolSet{}, err
 	}
 	return sandbox.ToolSet{Hash: v.set.Hash, Tools: slices.Clone(v.set.Tools)}, nil
 }
 
-func (h *Hub) tools(ctx context.Context, t sandbox.Thread) (*view, error) {
-	cfg := h.configOf(t.Owner)
-	if err := h.contact(ctx, t, cfg.Usable()); err != nil {
+func (g *Catalog) tools(ctx context.Context, t sandbox.Thread) (*view, error) {
+	cfg := g.configs.of(t.Owner)
+	if err := g.contact(ctx, t, cfg.Usable()); err != nil {
 		return nil, err
 	}
 	// A deadline that passed while one server was slow is no reason to hide the others.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return nil, sandbox.Wrap(sandbox.Timeout, err, "the caller went away")
 	}
-	return h.view(t), nil
+	return g.view(t), nil
 }

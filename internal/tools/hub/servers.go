@@ -8,14 +8,23 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
+// Servers is the configured servers, for administration.
+type Servers struct {
+	configs *configurations
+	pool    *pool
+	catalog *Catalog
+	vault   *login.Vault
+}
+
 // ServerConfigs returns the configuration of every server as it is in the file, the values of env and
 // headers masked, and what looks like a secret in args and url.
-func (h *Hub) ServerConfigs(context.Context) (map[string]json.RawMessage, error) {
+func (a *Servers) ServerConfigs(context.Context) (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
-	for _, s := range h.config().List {
+	for _, s := range a.configs.current().List {
 		all[s.Name] = serverconfig.Masked(s.Raw)
 	}
 	return all, nil
@@ -25,14 +34,14 @@ func (h *Hub) ServerConfigs(context.Context) (map[string]json.RawMessage, error)
 // value of env or headers, or where args and url were shown with it, keeps what is stored. Everything else in the file stays as it is, and ${…}
 // is stored as it was sent. An error is Invalid (naming the field), Conflict (its tools would be
 // printed as another server's are, or the file is broken), or Unavailable.
-func (h *Hub) PutServer(ctx context.Context, name string, raw json.RawMessage) error {
+func (a *Servers) PutServer(ctx context.Context, name string, raw json.RawMessage) error {
 	if err := serverconfig.CheckName(name); err != nil {
 		return err
 	}
 	if len(raw) > serverconfig.MaxBytes {
 		return sandbox.Errorf(sandbox.Invalid, "more than %d bytes", serverconfig.MaxBytes)
 	}
-	err := h.file.Edit(ctx, func(text []byte, cfg *serverconfig.Set) ([]byte, error) {
+	err := a.configs.file.Edit(ctx, func(text []byte, cfg *serverconfig.Set) ([]byte, error) {
 		merged, err := serverconfig.Unmasked(raw, cfg.ByName[name])
 		if err != nil {
 			return nil, err
@@ -48,38 +57,37 @@ func (h *Hub) PutServer(ctx context.Context, name string, raw json.RawMessage) e
 		}
 		return jsonedit.Set(text, []string{"mcpServers"}, name, merged)
 	})
-	h.config()
+	a.configs.current()
 	return err
 }
 
 // DeleteServer takes a server out of the file, ends its connections and forgets all logins there. NotFound
 // when it is not there.
-func (h *Hub) DeleteServer(ctx context.Context, name string) error {
-	err := h.file.Edit(ctx, func(text []byte, _ *serverconfig.Set) ([]byte, error) {
+func (a *Servers) DeleteServer(ctx context.Context, name string) error {
+	err := a.configs.file.Edit(ctx, func(text []byte, _ *serverconfig.Set) ([]byte, error) {
 		out, found, err := jsonedit.Remove(text, []string{"mcpServers"}, name)
 		if err == nil && !found {
 			err = sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q", name)
 		}
 		return out, err
 	})
-	h.config()
+	a.configs.current()
 	if err != nil {
 		return err
 	}
-	return h.vault.ForgetServer(name)
+	return a.vault.ForgetServer(name)
 }
 
 // ReconnectServer ends the connections to a server; the next use makes new ones, without any back-off.
-func (h *Hub) ReconnectServer(_ context.Context, name string) error {
-	if _, err := h.enabledServer(h.config(), name); err != nil {
+func (a *Servers) ReconnectServer(_ context.Context, name string) error {
+	if _, err := enabledServer(a.configs.current(), name); err != nil {
 		return err
 	}
-	h.retire(func(c *conn) bool { return c.key.server == name })
-	h.changes.bump(true)
+	a.pool.reconnect(func(c *conn) bool { return c.key.server == name })
 	return nil
 }
 
-func (h *Hub) enabledServer(cfg *serverconfig.Set, name string) (*serverconfig.Server, error) {
+func enabledServer(cfg *serverconfig.Set, name string) (*serverconfig.Server, error) {
 	s := cfg.ByName[name]
 	switch {
 	case s == nil:
@@ -94,12 +102,12 @@ func (h *Hub) enabledServer(cfg *serverconfig.Set, name string) (*serverconfig.S
 
 // ServerTools returns the tools of one server, connecting as the caller's own user. It is for
 // administration: why there are none is the error. Those that are quarantined are among them, and marked.
-func (h *Hub) ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error) {
-	s, err := h.enabledServer(h.configOf(c.Owner), name)
+func (a *Servers) ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error) {
+	s, err := enabledServer(a.configs.of(c.Owner), name)
 	if err != nil {
 		return nil, err
 	}
-	con, err := h.connOf(s, sandbox.Thread{Owner: c.Owner})
+	con, err := a.pool.get(s, sandbox.Thread{Owner: c.Owner})
 	if err != nil {
 		return nil, err
 	}
@@ -124,4 +132,18 @@ func (h *Hub) ServerTools(ctx context.Context, c sandbox.Caller, name string) ([
 	}
 	slices.SortFunc(list, func(a, b sandbox.Tool) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
+}
+
+// ServerStates lists the enabled servers in the order of the configuration, as the connections of the
+// caller's user have them now. It connects to none; a server that was not needed yet is idle.
+func (a *Servers) ServerStates(c sandbox.Caller) []sandbox.ToolServer {
+	t := sandbox.Thread{Owner: c.Owner}
+	v := a.catalog.view(t)
+	var list []sandbox.ToolServer
+	for _, s := range a.configs.current().List {
+		if s.IsEnabled() {
+			list = append(list, a.catalog.server(s, v, t))
+		}
+	}
+	return list
 }
