@@ -14,7 +14,9 @@ const (
 	MaxArgs       = 1024        // words of a command
 	MaxScriptArgs = 1000        // of a script, behind the words by which its skill is run
 	MaxWordBytes  = 128<<10 - 1 // Linux: MAX_ARG_STRLEN, less the NUL at the end; also of a variable, with its name and "="
+	MaxArgvBytes  = 2 << 20     // of all words of a command together, as sandboxd counts them
 	MaxEnv        = 256
+	MaxEnvBytes   = 1 << 20 // of all variables with their names and "="; sandboxd counts those of the server, too
 	MaxCwdBytes   = 4096
 )
 
@@ -53,6 +55,9 @@ func (c *Command) Validate() error {
 	if err := checkWords("argv", c.Argv...); err != nil {
 		return err
 	}
+	if size := sizeOf(c.Argv); size > MaxArgvBytes {
+		return InvalidField("argv", "%d bytes, at most %d", size, MaxArgvBytes)
+	}
 	return checkInput(c.Stdin, c.Env, c.EnvSecrets)
 }
 
@@ -69,6 +74,9 @@ func (s *Script) Validate() error {
 	}
 	if err := checkWords("args", s.Args...); err != nil {
 		return err
+	}
+	if size := sizeOf(s.Args); size > MaxArgvBytes {
+		return InvalidField("args", "%d bytes, at most %d", size, MaxArgvBytes)
 	}
 	return checkInput(s.Stdin, s.Env, s.EnvSecrets)
 }
@@ -134,6 +142,15 @@ func checkWords(field string, words ...string) error {
 	return nil
 }
 
+// sizeOf is the size of words together.
+func sizeOf(words []string) int {
+	size := 0
+	for _, word := range words {
+		size += len(word)
+	}
+	return size
+}
+
 func checkInput(stdin string, env, secrets map[string]string) error {
 	if len(stdin) > MaxStdinBytes {
 		return InvalidField("stdin", "%d bytes, at most %d", len(stdin), MaxStdinBytes)
@@ -159,7 +176,11 @@ func CheckEnv(field string, env map[string]string) error {
 	if len(env) > MaxEnv {
 		return InvalidField(field, "%d variables, at most %d", len(env), MaxEnv)
 	}
+	size := 0
 	for name, value := range env {
+		if size += len(name) + 1 + len(value); size > MaxEnvBytes {
+			return InvalidField(field, "more than %d bytes", MaxEnvBytes)
+		}
 		of := field + "." + strings.ToValidUTF8(name[:min(len(name), 64)], "?")
 		switch {
 		case !envName.MatchString(name):

@@ -19,6 +19,21 @@ func TestCheckCommand(t *testing.T) {
 		return m
 	}
 	long := func(n int) string { return strings.Repeat("x", n) }
+	// fill returns words of n bytes together.
+	fill := func(n int) (all []string) {
+		for ; n > 1<<16+100; n -= 1 << 16 {
+			all = append(all, long(1<<16))
+		}
+		return append(all, long(n))
+	}
+	fillEnv := func(n int) map[string]string {
+		m := map[string]string{}
+		for i, word := range fill(n) {
+			name := fmt.Sprintf("V%03d", i)
+			m[name] = word[len(name)+1:]
+		}
+		return m
+	}
 	sh := func(change func(*Command)) *Command {
 		c := &Command{Shell: "true"}
 		change(c)
@@ -47,6 +62,9 @@ func TestCheckCommand(t *testing.T) {
 		"env_secrets":      {sh(func(*Command) {}), sh(func(c *Command) { c.Env, c.EnvSecrets = env(1), env(1) })},
 		"pty":              {sh(func(c *Command) { c.Background, c.Terminal = true, &TerminalSize{Cols: MaxTerminalSide, Rows: 1} }), sh(func(c *Command) { c.Background, c.Terminal = true, &TerminalSize{Cols: 0, Rows: 1} })},
 		"pty ":             {sh(func(*Command) {}), sh(func(c *Command) { c.Terminal = &TerminalSize{Cols: 1, Rows: 1} })},
+		"argv    ":         {&Command{Argv: fill(MaxArgvBytes)}, &Command{Argv: fill(MaxArgvBytes + 1)}},
+		"args  ":           {&Script{Args: fill(MaxArgvBytes)}, &Script{Args: fill(MaxArgvBytes + 1)}},
+		"env ":             {sh(func(c *Command) { c.Env = fillEnv(MaxEnvBytes) }), sh(func(c *Command) { c.Env = fillEnv(MaxEnvBytes + 1) })},
 		"args":             {&Script{Args: words(MaxScriptArgs)}, &Script{Args: words(MaxScriptArgs + 1)}},
 		"args ":            {&Script{Args: words(1)}, &Script{Args: []string{"\x00"}}},
 		"code":             {&Code{Language: "bash", Text: long(MaxCodeBytes)}, &Code{Language: "bash", Text: long(MaxCodeBytes + 1)}},
