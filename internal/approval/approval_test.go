@@ -572,6 +572,7 @@ func TestWebhook(t *testing.T) {
 		"nonsense":   {signed("secret", time.Now(), `{"decision":"maybe"}`), false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t)
 			k := &hook{bad: 1, reply: c.reply}
 			web := httptest.NewServer(k)

@@ -344,10 +344,14 @@ func TestBreaker(t *testing.T) {
 	for range breakAfter {
 		r.fails("x__sleep", `{"ms":60000}`, sandbox.Timeout)
 	}
-	began := time.Now()
-	r.fails("x__echo", `{"message":"a"}`, sandbox.Unavailable, "left alone")
-	if time.Since(began) > 50*time.Millisecond {
-		t.Errorf("a quick refusal took %s", time.Since(began))
+	best := time.Minute // of several: on a busy machine any one of them may wait for a core
+	for range 10 {
+		began := time.Now()
+		r.fails("x__echo", `{"message":"a"}`, sandbox.Unavailable, "left alone")
+		best = min(best, time.Since(began))
+	}
+	if best > 50*time.Millisecond {
+		t.Errorf("a quick refusal took %s", best)
 	}
 	r.ok("y__echo", `{"message":"a"}`)
 }
