@@ -44,7 +44,7 @@ const (
 	maxDetail   = 100
 )
 
-// Options are the parts that it works with. All but Refused are needed.
+// Options are the parts that it works with. All but Alive and Refused are needed.
 type Options struct {
 	Driver  driver.Driver
 	NextUID func(ctx context.Context, min int) (int, error) // see store.Store.NextUID
