@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process/processconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
+	"github.com/skerry-sandbox/skerry/internal/platform/keylock"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
@@ -42,12 +43,12 @@ type Adapter struct {
 	o        Options
 	known    *knownSandboxes
 	watchers *watchers
-	locks    locks
+	locks    keylock.Locks[string] // of what must not be done twice at once
 }
 
 // New makes the adapter.
 func New(o Options) *Adapter {
-	return &Adapter{o: o, known: newKnown(o.Service, o.Log), watchers: newWatchers(), locks: locks{held: map[string]*lock{}}}
+	return &Adapter{o: o, known: newKnown(o.Service, o.Log), watchers: newWatchers()}
 }
 
 // Close forgets when sandboxes end: the server that serves them next finds it in their labels.

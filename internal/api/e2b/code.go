@@ -84,7 +84,7 @@ func (a interpreter) execute(w http.ResponseWriter, r *http.Request, q request) 
 		}
 	}
 	if code.ContextID != "" { // one run at a time; the others wait as E2B's do
-		unlock, err := a.locks.take(ctx, "context "+threadOf(q).String()+" "+code.ContextID)
+		unlock, err := a.locks.Lock(ctx, "context "+threadOf(q).String()+" "+code.ContextID)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (a interpreter) execute(w http.ResponseWriter, r *http.Request, q request) 
 
 // defaultContext is the context of code that names none. Its id is among the labels, so that it is found again.
 func (a interpreter) defaultContext(ctx context.Context, q request, lang string) (string, error) {
-	unlock, err := a.locks.take(ctx, "default "+lang+" "+threadOf(q).String())
+	unlock, err := a.locks.Lock(ctx, "default "+lang+" "+threadOf(q).String())
 	if err != nil {
 		return "", err
 	}

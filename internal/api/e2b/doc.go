@@ -3,7 +3,7 @@
 // nothing that the thread does not know, but for the time at which one ends. What it cannot do it refuses with 501 and
 // the name of what was asked for. See docs/e2b.md.
 //
-// Locks: knownSandboxes.mu and locks.mu guard maps, watchers.mu the map of the watchers; none is held while a use case is
+// Locks: knownSandboxes.mu guards a map, watchers.mu the map of the watchers; none is held while a use case is
 // called. watcher.mu is held for one look at a folder, so that two callers of a watcher do not get the same change.
 // The mutexes of streams are held while one message is written. None is held while another one is taken.
 package e2b

@@ -183,7 +183,7 @@ func (k *knownSandboxes) end(q request) {
 
 // relabel changes labels of a sandbox that runs, or starts it: labels go with a sandbox that is asked for.
 func (a *Adapter) relabel(ctx context.Context, q request, change map[string]string) (sandbox.ThreadView, error) {
-	unlock, err := a.locks.take(ctx, "labels "+threadOf(q).String())
+	unlock, err := a.locks.Lock(ctx, "labels "+threadOf(q).String())
 	if err != nil {
 		return sandbox.ThreadView{}, err
 	}
@@ -201,41 +201,4 @@ func (a *Adapter) relabel(ctx context.Context, q request, change map[string]stri
 	view.Labels, view.Sandbox = labels, &info
 	a.known.note(q, view)
 	return view, nil
-}
-
-// locks serialises what must not be done twice at once, by name.
-type locks struct {
-	mu   sync.Mutex
-	held map[string]*lock
-}
-
-type lock struct {
-	turn chan struct{}
-	want int
-}
-
-// take waits for its turn, as long as ctx lasts.
-func (l *locks) take(ctx context.Context, name string) (unlock func(), err error) {
-	l.mu.Lock()
-	k := l.held[name]
-	if k == nil {
-		k = &lock{turn: make(chan struct{}, 1)}
-		l.held[name] = k
-	}
-	k.want++
-	l.mu.Unlock()
-	leave := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if k.want--; k.want == 0 {
-			delete(l.held, name)
-		}
-	}
-	select {
-	case k.turn <- struct{}{}:
-		return func() { <-k.turn; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, ctx.Err()
-	}
 }
