@@ -100,7 +100,7 @@ var table = []row{
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},
 	{"internal/sandboxapi/client", "sandbox sandboxapi/...", "checked calls of the contract"},
-	{"internal/sandboxapi/link", "platform/ownedsocket", "the connection knows no messages"},
+	{"internal/sandboxapi/link", "platform/ownedsocket platform/lockedfile", "the connection knows no messages"},
 	{"internal/sandboxapi/v1", "", "generated"},
 	{"internal/sandboxapi/v1/sandboxv1connect", "sandboxapi/v1", "generated"},
 

@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // secretFile is the secret of one sandbox on the host's disk. It must lie outside of every folder
@@ -80,24 +81,5 @@ func (s *secretFile) store(c secretContent) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(s.path), ".secret-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // gone already when the rename below succeeded
-	_, err = tmp.Write(data)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), s.path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(s.path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return lockedfile.Replace(s.path, data)
 }
