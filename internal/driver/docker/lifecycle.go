@@ -16,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/cgroup"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/freeze"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -305,30 +306,16 @@ func (d *Driver) Resume(ctx context.Context, id sandbox.ID) error {
 }
 
 func (d *Driver) freeze(ctx context.Context, id sandbox.ID, want sandbox.State) error {
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	unlock, err := d.locks.Lock(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	there, err := d.Inspect(ctx, id)
-	if err != nil {
-		return err
-	}
-	if there.State == want {
+	f := freeze.Freezer{Locks: &d.locks, Timeout: changeTimeout, Inspect: d.Inspect}
+	return f.To(ctx, id, want, func(ctx context.Context, _ sandbox.Instance) (err error) {
+		if want == sandbox.Paused {
+			_, err = d.engine.ContainerPause(ctx, string(id), client.ContainerPauseOptions{})
+		} else {
+			_, err = d.engine.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})
+		}
+		if err != nil {
+			return engineError(err, fmt.Sprintf("sandbox %s did not become %s", id, want))
+		}
 		return nil
-	}
-	if there.State != sandbox.Running && there.State != sandbox.Paused {
-		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is %s", id, there.State)
-	}
-	if want == sandbox.Paused {
-		_, err = d.engine.ContainerPause(ctx, string(id), client.ContainerPauseOptions{})
-	} else {
-		_, err = d.engine.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})
-	}
-	if err != nil {
-		return engineError(err, fmt.Sprintf("sandbox %s did not become %s", id, want))
-	}
-	return nil
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/freeze"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -25,34 +26,20 @@ func (d *Driver) freeze(ctx context.Context, id sandbox.ID, want sandbox.State) 
 	if err := hardening.CheckID(id); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
-	defer cancel()
-	unlock, err := d.locks.Lock(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	there, err := d.Inspect(ctx, id)
-	if err != nil {
-		return err
-	}
-	if there.State == want {
+	f := freeze.Freezer{Locks: &d.locks, Timeout: pauseTimeout, Inspect: d.Inspect}
+	return f.To(ctx, id, want, func(ctx context.Context, there sandbox.Instance) error {
+		rt, err := d.runtime(there.Runtime)
+		if err != nil {
+			return err
+		}
+		if want == sandbox.Paused {
+			err = rt.cli.Pause(ctx, string(id))
+		} else {
+			err = rt.cli.Resume(ctx, string(id))
+		}
+		if err != nil {
+			return sandbox.Wrap(sandbox.Internal, err, "sandbox %s cannot become %s", id, want)
+		}
 		return nil
-	}
-	if there.State != sandbox.Running && there.State != sandbox.Paused {
-		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is %s", id, there.State)
-	}
-	rt, err := d.runtime(there.Runtime)
-	if err != nil {
-		return err
-	}
-	if want == sandbox.Paused {
-		err = rt.cli.Pause(ctx, string(id))
-	} else {
-		err = rt.cli.Resume(ctx, string(id))
-	}
-	if err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "sandbox %s cannot become %s", id, want)
-	}
-	return nil
+	})
 }
