@@ -82,7 +82,7 @@ var table = []row{
 	{"internal/driver/drivertest/probe", "sandbox platform/anchor platform/confine driver/engine/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 	{"internal/driver/engine/cgroup", "", "it knows files of the kernel, no sandbox"},
-	{"internal/driver/engine/events", "driver platform/retry", "what drivers have in common knows no driver"},
+	{"internal/driver/engine/events", "driver platform/retry sandbox", "what drivers have in common knows no driver"},
 	{"internal/driver/engine/freeze", "sandbox driver/engine/idlock", "what drivers have in common knows no driver"},
 	{"internal/driver/engine/hardening", "sandbox", "what drivers have in common knows no driver"},
 	{"internal/driver/engine/idlock", "sandbox platform/keylock", "what drivers have in common knows no driver"},

@@ -18,12 +18,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-const (
-	// eventBuffer lets a watch go on while its reader is busy with a burst.
-	eventBuffer = 64
-	// markEvery is how often a watch sends a mark until it has come back.
-	markEvery = 50 * time.Millisecond
-)
+// markEvery is how often a watch sends a mark until it has come back.
+const markEvery = 50 * time.Millisecond
 
 // Topics of the events that a watch follows. Those of tasks come from their shims, and an event that is sent
 // to go takes what it has not said yet with it; those of containers come from containerd itself.
@@ -39,30 +35,16 @@ const (
 // Watch implements driver.Driver. It follows containerd's events. When the connection is lost it
 // connects again and compares what runs with what ran before, so that no end is missed.
 func (d *Driver) Watch(ctx context.Context) (<-chan driver.Event, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stopWithDriver := context.AfterFunc(d.closing, cancel)
-	w := &watch{d: d, events: make(chan driver.Event, eventBuffer), oom: make(map[sandbox.ID]bool)}
-	s, err := w.connect(ctx)
-	if err != nil {
-		cancel()
-		stopWithDriver()
-		return nil, err
-	}
-	go func() {
-		defer close(w.events)
-		defer cancel()
-		defer stopWithDriver()
-		w.run(ctx, s)
-	}()
-	return w.events, nil
+	w := &watch{d: d, ends: engineevents.NewEnds()}
+	return engineevents.Watch(ctx, d.closing, w.ends, w.follow, w.connect, func(err error) {
+		d.log.Warn("watching sandboxes is interrupted", "driver", Name, "error", err)
+	})
 }
 
 // watch is one call of Watch. Only its goroutine touches it.
 type watch struct {
-	d      *Driver
-	events chan driver.Event
-	alive  map[sandbox.ID]bool // nil before the first connection
-	oom    map[sandbox.ID]bool // of which containerd said so before their end
+	d    *Driver
+	ends *engineevents.Ends
 }
 
 // stream is one subscription. cancel ends it.
@@ -104,7 +86,7 @@ func (w *watch) connect(ctx context.Context) (stream, error) {
 		s.end()
 		return stream{}, err
 	}
-	w.compare(ctx, now)
+	w.ends.Compare(ctx, now)
 	return s, nil
 }
 
@@ -139,32 +121,6 @@ func (w *watch) awaitMark(ctx context.Context, s stream) error {
 
 var errStreamEnded = errors.New("the stream of events ended")
 
-// compare reports what ran when the last connection was lost, and does not now.
-func (w *watch) compare(ctx context.Context, now []sandbox.Instance) {
-	alive := make(map[sandbox.ID]bool)
-	ended := make(map[sandbox.ID]sandbox.Instance)
-	for _, i := range now {
-		if i.State == sandbox.Lost {
-			ended[i.ID] = i
-		} else {
-			alive[i.ID] = true
-		}
-	}
-	before := w.alive
-	w.alive = alive
-	for id := range before {
-		if !alive[id] {
-			w.report(ctx, id, ended[id].OOMKilled)
-		}
-	}
-}
-
-func (w *watch) run(ctx context.Context, s stream) {
-	engineevents.Follow(ctx, s, w.follow, w.connect, func(err error) {
-		w.d.log.Warn("watching sandboxes is interrupted", "driver", Name, "error", err)
-	})
-}
-
 // follow reports until the connection is lost or ctx ends.
 func (w *watch) follow(ctx context.Context, s stream) {
 	defer s.end()
@@ -188,12 +144,12 @@ func (w *watch) handle(ctx context.Context, e *events.Envelope) {
 	case topicStart:
 		var started apievents.TaskStart
 		if typeurl.UnmarshalTo(e.Event, &started) == nil && isID(started.ContainerID) {
-			w.alive[sandbox.ID(started.ContainerID)] = true
+			w.ends.Started(sandbox.ID(started.ContainerID))
 		}
 	case topicOOM:
 		var oom apievents.TaskOOM
 		if typeurl.UnmarshalTo(e.Event, &oom) == nil && isID(oom.ContainerID) {
-			w.oom[sandbox.ID(oom.ContainerID)] = true
+			w.ends.OutOfMemory(sandbox.ID(oom.ContainerID))
 		}
 	case topicExit:
 		var exit apievents.TaskExit
@@ -203,28 +159,19 @@ func (w *watch) handle(ctx context.Context, e *events.Envelope) {
 		// Others end, too: what an operator ran in the container by hand.
 		if id := sandbox.ID(exit.ContainerID); exit.ID == exit.ContainerID {
 			killed := exit.ExitStatus >= endedBySignal && exit.ExitStatus <= endedByKill
-			w.report(ctx, id, killed && w.oom[id] || endedByOOM(id, exit.ExitStatus))
+			w.ends.Report(ctx, id, killed && w.ends.WasOutOfMemory(id) || endedByOOM(id, exit.ExitStatus))
 		}
 	case topicUpdated:
 		var updated apievents.ContainerUpdate
 		if typeurl.UnmarshalTo(e.Event, &updated) == nil && isID(updated.ID) && updated.Labels[labelStarted] != "" {
-			w.alive[sandbox.ID(updated.ID)] = true
+			w.ends.Started(sandbox.ID(updated.ID))
 		}
 	case topicDeleted:
 		var deleted apievents.ContainerDelete
-		if typeurl.UnmarshalTo(e.Event, &deleted) == nil && w.alive[sandbox.ID(deleted.ID)] {
-			w.report(ctx, sandbox.ID(deleted.ID), false)
+		if typeurl.UnmarshalTo(e.Event, &deleted) == nil && w.ends.Alive(sandbox.ID(deleted.ID)) {
+			w.ends.Report(ctx, sandbox.ID(deleted.ID), false)
 		}
 	}
 }
 
 func isID(name string) bool { return hardening.CheckID(sandbox.ID(name)) == nil }
-
-func (w *watch) report(ctx context.Context, id sandbox.ID, oom bool) {
-	delete(w.alive, id)
-	delete(w.oom, id)
-	select {
-	case w.events <- driver.Event{ID: id, State: sandbox.Lost, OOM: oom}:
-	case <-ctx.Done():
-	}
-}

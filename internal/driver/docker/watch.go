@@ -14,38 +14,19 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-const (
-	// eventBuffer lets a watch go on while its reader is busy with a burst.
-	eventBuffer = 64
-)
-
 // Watch implements driver.Driver. It follows the engine's events. When the connection is lost it
 // connects again and compares what runs with what ran before, so that no end is missed.
 func (d *Driver) Watch(ctx context.Context) (<-chan driver.Event, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stopWithDriver := context.AfterFunc(d.closing, cancel)
-	w := &watch{d: d, events: make(chan driver.Event, eventBuffer), oom: make(map[sandbox.ID]bool)}
-	stream, err := w.connect(ctx)
-	if err != nil {
-		cancel()
-		stopWithDriver()
-		return nil, err
-	}
-	go func() {
-		defer close(w.events)
-		defer cancel()
-		defer stopWithDriver()
-		w.run(ctx, stream)
-	}()
-	return w.events, nil
+	w := &watch{d: d, ends: engineevents.NewEnds()}
+	return engineevents.Watch(ctx, d.closing, w.ends, w.follow, w.connect, func(err error) {
+		d.log.Warn("watching sandboxes is interrupted", "driver", Name, "error", err)
+	})
 }
 
 // watch is one call of Watch. Only its goroutine touches it.
 type watch struct {
-	d      *Driver
-	events chan driver.Event
-	alive  map[sandbox.ID]bool // nil before the first connection
-	oom    map[sandbox.ID]bool // of which the engine said so before their end
+	d    *Driver
+	ends *engineevents.Ends
 }
 
 // stream is one connection. cancel ends it.
@@ -77,7 +58,7 @@ func (w *watch) connect(ctx context.Context) (stream, error) {
 		s.end()
 		return stream{}, err
 	}
-	w.compare(ctx, now)
+	w.ends.Compare(ctx, now)
 	return s, nil
 }
 
@@ -93,32 +74,6 @@ func (s stream) end() {
 			}
 		}
 	}
-}
-
-// compare reports what ran when the last connection was lost, and does not now.
-func (w *watch) compare(ctx context.Context, now []sandbox.Instance) {
-	alive := make(map[sandbox.ID]bool)
-	ended := make(map[sandbox.ID]sandbox.Instance)
-	for _, i := range now {
-		if i.State == sandbox.Lost {
-			ended[i.ID] = i
-		} else {
-			alive[i.ID] = true
-		}
-	}
-	before := w.alive
-	w.alive = alive
-	for id := range before {
-		if !alive[id] {
-			w.report(ctx, id, ended[id].OOMKilled)
-		}
-	}
-}
-
-func (w *watch) run(ctx context.Context, s stream) {
-	engineevents.Follow(ctx, s, w.follow, w.connect, func(err error) {
-		w.d.log.Warn("watching sandboxes is interrupted", "driver", Name, "error", err)
-	})
 }
 
 // follow reports until the connection is lost or ctx ends.
@@ -146,11 +101,11 @@ func (w *watch) handle(ctx context.Context, m events.Message) {
 	}
 	switch m.Action {
 	case events.ActionStart:
-		w.alive[id] = true
+		w.ends.Started(id)
 	case events.ActionOOM:
-		w.oom[id] = true
+		w.ends.OutOfMemory(id)
 	case events.ActionDie:
-		w.report(ctx, id, w.oom[id] || w.endedByOOM(ctx, id, m))
+		w.ends.Report(ctx, id, w.ends.WasOutOfMemory(id) || w.endedByOOM(ctx, id, m))
 	}
 }
 
@@ -165,13 +120,4 @@ func (w *watch) endedByOOM(ctx context.Context, id sandbox.ID, m events.Message)
 	}
 	there, err := w.d.Inspect(ctx, id)
 	return err == nil && there.OOMKilled
-}
-
-func (w *watch) report(ctx context.Context, id sandbox.ID, oom bool) {
-	delete(w.alive, id)
-	delete(w.oom, id)
-	select {
-	case w.events <- driver.Event{ID: id, State: sandbox.Lost, OOM: oom}:
-	case <-ctx.Done():
-	}
 }
