@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
@@ -21,7 +23,7 @@ import (
 // watchEvery is how often `skerry approvals watch` asks.
 const watchEvery = 2 * time.Second
 
-func newApprovals(api *apiClient) *cobra.Command {
+func newApprovals(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "approvals", Short: "Decide on tool calls that wait for a person",
 		Long: "Calls that the policy lets through only with an approval wait here. Without a decision in time they are denied.",
@@ -29,10 +31,10 @@ func newApprovals(api *apiClient) *cobra.Command {
 	cmd.AddCommand(newApprovalsList(api), newApprovalsWatch(api), newDecide(api, "approve"), newDecide(api, "deny"),
 		&cobra.Command{Use: "show ID", Short: "Show a request with all that it is about", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			var a sandbox.Approval
-			if err := api.call(cmd.Context(), http.MethodGet, approvalPath(args[0]), nil, &a); err != nil {
+			if err := api.Call(cmd.Context(), http.MethodGet, approvalPath(args[0]), nil, &a); err != nil {
 				return err
 			}
-			return api.showApproval(cmd.OutOrStdout(), a)
+			return showApproval(api, cmd.OutOrStdout(), a)
 		}},
 	)
 	return cmd
@@ -40,7 +42,7 @@ func newApprovals(api *apiClient) *cobra.Command {
 
 func approvalPath(id string) string { return "/api/approvals/" + url.PathEscape(id) }
 
-func newApprovalsList(api *apiClient) *cobra.Command {
+func newApprovalsList(api *client.Client) *cobra.Command {
 	query := map[string]*string{}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List requests, newest first", Args: cobra.NoArgs,
@@ -51,7 +53,7 @@ func newApprovalsList(api *apiClient) *cobra.Command {
 					values.Set(name, *v)
 				}
 			}
-			return api.table(cmd, "/api/approvals?"+values.Encode(), []string{"id", "state", "tool", "user", "thread_id", "why", "created_at", "expires_at"})
+			return api.Table(cmd, "/api/approvals?"+values.Encode(), []string{"id", "state", "tool", "user", "thread_id", "why", "created_at", "expires_at"})
 		},
 	}
 	for name, usage := range map[string]string{
@@ -63,7 +65,7 @@ func newApprovalsList(api *apiClient) *cobra.Command {
 	return cmd
 }
 
-func newDecide(api *apiClient, decision string) *cobra.Command {
+func newDecide(api *client.Client, decision string) *cobra.Command {
 	var reason, scope string
 	cmd := &cobra.Command{
 		Use: decision + " ID", Args: cobra.ExactArgs(1),
@@ -73,11 +75,11 @@ func newDecide(api *apiClient, decision string) *cobra.Command {
 				body["scope"] = scope
 			}
 			var a sandbox.Approval
-			if err := api.call(cmd.Context(), http.MethodPost, approvalPath(args[0]), body, &a); err != nil {
+			if err := api.Call(cmd.Context(), http.MethodPost, approvalPath(args[0]), body, &a); err != nil {
 				return err
 			}
-			if api.json {
-				return printJSON(cmd.OutOrStdout(), a)
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), a)
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", argform.Line(a.Tool, 200), a.State)
 			return err
@@ -93,9 +95,9 @@ func newDecide(api *apiClient, decision string) *cobra.Command {
 }
 
 // showApproval prints a request for a person. Arguments and the tool's own words are hostile text.
-func (c *apiClient) showApproval(w io.Writer, a sandbox.Approval) error {
-	if c.json {
-		return printJSON(w, a)
+func showApproval(api *client.Client, w io.Writer, a sandbox.Approval) error {
+	if api.JSON {
+		return output.JSON(w, a)
 	}
 	var text strings.Builder
 	line := func(name, value string) {
@@ -131,20 +133,20 @@ func (c *apiClient) showApproval(w io.Writer, a sandbox.Approval) error {
 	return err
 }
 
-func newApprovalsWatch(api *apiClient) *cobra.Command {
+func newApprovalsWatch(api *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use: "watch", Short: "Show each request when it comes, until interrupted", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.watchApprovals(cmd.Context(), cmd.OutOrStdout())
+			return watchApprovals(cmd.Context(), api, cmd.OutOrStdout())
 		},
 	}
 }
 
-func (c *apiClient) watchApprovals(ctx context.Context, w io.Writer) error {
+func watchApprovals(ctx context.Context, api *client.Client, w io.Writer) error {
 	shown := map[string]bool{}
 	for tick := time.NewTicker(watchEvery); ; {
 		var list struct{ Items []sandbox.Approval }
-		if err := c.call(ctx, http.MethodGet, "/api/approvals?state="+string(sandbox.ApprovalPending)+"&limit=1000", nil, &list); err != nil {
+		if err := api.Call(ctx, http.MethodGet, "/api/approvals?state="+string(sandbox.ApprovalPending)+"&limit=1000", nil, &list); err != nil {
 			return err
 		}
 		pending := map[string]bool{}
@@ -153,10 +155,10 @@ func (c *apiClient) watchApprovals(ctx context.Context, w io.Writer) error {
 			if shown[a.ID] {
 				continue
 			}
-			if err := c.showApproval(w, a); err != nil {
+			if err := showApproval(api, w, a); err != nil {
 				return err
 			}
-			if !c.json {
+			if !api.JSON {
 				fmt.Fprintf(w, "  skerry approvals approve %s\n  skerry approvals deny %s --reason …\n\n", argform.Line(a.ID, 64), argform.Line(a.ID, 64))
 			}
 		}

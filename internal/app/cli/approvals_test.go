@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -27,7 +28,7 @@ func TestApprovalsAreShownPlainly(t *testing.T) {
 	for _, arguments := range []json.RawMessage{a.Arguments, args, nil} {
 		a.Arguments = arguments
 		var out strings.Builder
-		if err := (&apiClient{}).showApproval(&out, a); err != nil {
+		if err := showApproval(&client.Client{}, &out, a); err != nil {
 			t.Fatal(err)
 		}
 		if strings.ContainsAny(out.String(), "\x1b\x07\u009b\u202e\r") || !strings.Contains(out.String(), "tool       abc") {
@@ -51,7 +52,7 @@ func TestApprovalsWatch(t *testing.T) {
 	}))
 	defer web.Close()
 	var out strings.Builder
-	if err := (&apiClient{server: web.URL}).watchApprovals(ctx, &out); !errors.Is(err, context.Canceled) {
+	if err := watchApprovals(ctx, &client.Client{Server: web.URL}, &out); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	first, second := strings.Index(out.String(), "approvals approve a1"), strings.Index(out.String(), "approvals approve a2")

@@ -1,24 +1,21 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
-	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
-func newExec(api *apiClient) *cobra.Command {
+func newExec(api *client.Client) *cobra.Command {
 	var timeout int
 	var terminal, raw bool
 	var join string
@@ -40,48 +37,24 @@ func newExec(api *apiClient) *cobra.Command {
 				}
 				return runTerminal(cmd, api, args[0], join, sdk.Command{Argv: args[1:], TimeoutSeconds: float64(timeout)})
 			}
-			events := api.client().Thread(args[0]).StreamExec(cmd.Context(), sdk.Command{Argv: args[1:], TimeoutSeconds: float64(timeout)})
-			res, err := stream(events, eyes{cmd.OutOrStdout(), raw}, eyes{cmd.ErrOrStderr(), raw})
+			events := api.SDK().Thread(args[0]).StreamExec(cmd.Context(), sdk.Command{Argv: args[1:], TimeoutSeconds: float64(timeout)})
+			res, err := client.Stream(events, output.Writer(cmd.OutOrStdout(), raw), output.Writer(cmd.ErrOrStderr(), raw))
 			if err != nil {
 				return err
 			}
-			return ending(res)
+			return client.Ending(res)
 		},
 	}
 	cmd.Flags().IntVar(&timeout, "timeout", 60, "seconds, at most 3600, which is what a terminal has")
 	cmd.Flags().BoolVarP(&terminal, "tty", "t", false, "give the command a terminal")
-	rawFlag(cmd, &raw)
+	output.RawFlag(cmd, &raw)
 	cmd.Flags().StringVar(&join, "join", "", "with -t: the id of an exec to join instead")
 	return cmd
 }
 
-// eyes writes hostile output for forEyes, unless it is wanted raw.
-type eyes struct {
-	w   io.Writer
-	raw bool
-}
-
-func (e eyes) Write(p []byte) (int, error) {
-	if e.raw || !onTerminal(e.w) {
-		return e.w.Write(p)
-	}
-	if _, err := io.WriteString(e.w, forEyes(e.w, string(p))); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-func rawFlag(cmd *cobra.Command, raw *bool) {
-	cmd.Flags().BoolVar(raw, "raw", false, "leave control sequences of hostile text as they are, on a terminal too")
-}
-
-func threadPath(thread string, parts ...string) string {
-	return "/api/threads/" + url.PathEscape(thread) + "/" + strings.Join(parts, "/")
-}
-
 var languages = map[string]string{"ts": "typescript", "js": "javascript", "py": "python", "sh": "bash"}
 
-func newCode(api *apiClient) *cobra.Command {
+func newCode(api *client.Client) *cobra.Command {
 	var lang, inContext string
 	var timeout int
 	var raw bool
@@ -94,23 +67,23 @@ func newCode(api *apiClient) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := api.client().Thread(args[0]).ExecuteCode(cmd.Context(), codeRequest(text, lang, inContext, timeout))
+			res, err := api.SDK().Thread(args[0]).ExecuteCode(cmd.Context(), codeRequest(text, lang, inContext, timeout))
 			if err != nil {
-				return explain(err)
+				return client.Explain(err)
 			}
-			if api.json {
-				return printJSON(cmd.OutOrStdout(), res)
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), res)
 			}
-			fmt.Fprint(eyes{cmd.OutOrStdout(), raw}, res.Stdout)
-			fmt.Fprint(eyes{cmd.ErrOrStderr(), raw}, res.Stderr)
+			fmt.Fprint(output.Writer(cmd.OutOrStdout(), raw), res.Stdout)
+			fmt.Fprint(output.Writer(cmd.ErrOrStderr(), raw), res.Stderr)
 			for _, r := range res.Results {
 				showResult(cmd, r)
 			}
-			return ending(res)
+			return client.Ending(res)
 		},
 	}
 	cmd.Flags().StringVar(&lang, "lang", "typescript", "ts, js, py or sh")
-	rawFlag(cmd, &raw)
+	output.RawFlag(cmd, &raw)
 	cmd.Flags().StringVar(&inContext, "context", "", "run it in this context, in its language: skerry contexts new")
 	cmd.Flags().IntVar(&timeout, "timeout", 30, "seconds, at most 120")
 	return cmd
@@ -125,89 +98,22 @@ func readText(stdin io.Reader, name string) (string, error) {
 	return string(raw), err
 }
 
-func newThread(api *apiClient) *cobra.Command {
+func newThread(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "thread", Short: "List, show and delete threads"}
 	cmd.AddCommand(
 		&cobra.Command{Use: "ls", Short: "List your threads", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.table(cmd, "/api/threads", []string{"thread_id", "sandbox.state", "sandbox.template", "last_active_at"})
+			return api.Table(cmd, "/api/threads", []string{"thread_id", "sandbox.state", "sandbox.template", "last_active_at"})
 		}},
 		&cobra.Command{Use: "show THREAD", Short: "Show a thread as JSON", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			var v map[string]any
-			if err := api.call(cmd.Context(), http.MethodGet, "/api/threads/"+url.PathEscape(args[0]), nil, &v); err != nil {
+			if err := api.Call(cmd.Context(), http.MethodGet, "/api/threads/"+url.PathEscape(args[0]), nil, &v); err != nil {
 				return err
 			}
-			return printJSON(cmd.OutOrStdout(), v)
+			return output.JSON(cmd.OutOrStdout(), v)
 		}},
 		&cobra.Command{Use: "rm THREAD", Short: "Delete a thread with its sandbox and files", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return api.call(cmd.Context(), http.MethodDelete, "/api/threads/"+url.PathEscape(args[0]), nil, nil)
+			return api.Call(cmd.Context(), http.MethodDelete, "/api/threads/"+url.PathEscape(args[0]), nil, nil)
 		}},
 	)
 	return cmd
-}
-
-// table prints a list of the API with the named fields as columns.
-func (c *apiClient) table(cmd *cobra.Command, path string, columns []string) error {
-	var list struct {
-		Items []map[string]any `json:"items"`
-	}
-	if err := c.call(cmd.Context(), http.MethodGet, path, nil, &list); err != nil {
-		return err
-	}
-	if c.json {
-		return printJSON(cmd.OutOrStdout(), list.Items)
-	}
-	return writeTable(cmd.OutOrStdout(), list.Items, columns)
-}
-
-func writeTable(w io.Writer, items []map[string]any, columns []string) error {
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.ToUpper(strings.Join(columns, "\t")))
-	for _, item := range items {
-		cells := make([]string, len(columns))
-		for i, col := range columns {
-			cells[i] = cell(item, col)
-		}
-		fmt.Fprintln(tw, strings.Join(cells, "\t"))
-	}
-	return tw.Flush()
-}
-
-const maxCell = 44
-
-// cell is a field of item as one short line. Control characters in it come from hostile text and
-// are shown escaped, never sent to the terminal.
-func cell(item map[string]any, path string) string {
-	var v any = item
-	for part := range strings.SplitSeq(path, ".") {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return ""
-		}
-		v = m[part]
-	}
-	text := ""
-	switch x := v.(type) {
-	case nil:
-		return ""
-	case string:
-		text = x
-		if at, err := time.Parse(time.RFC3339Nano, x); err == nil {
-			text = at.Format("15:04:05.000")
-		}
-	case float64:
-		text = strconv.FormatFloat(x, 'f', -1, 64)
-	default:
-		raw, err := json.Marshal(x)
-		if err != nil {
-			return "?"
-		}
-		text = string(raw)
-	}
-	if quoted := strconv.Quote(text); len(quoted) != len(text)+2 {
-		text = quoted[1 : len(quoted)-1]
-	}
-	if runes := []rune(text); len(runes) > maxCell {
-		text = string(runes[:maxCell-1]) + "…"
-	}
-	return text
 }

@@ -8,11 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
 // newContexts is "skerry contexts": the interpreters of a thread that keep their variables.
-func newContexts(api *apiClient) *cobra.Command {
+func newContexts(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "contexts", Short: "List, make, restart and end interpreters that keep their variables"}
 	var lang string
 	add := &cobra.Command{
@@ -22,11 +24,11 @@ func newContexts(api *apiClient) *cobra.Command {
 			if full, ok := languages[lang]; ok {
 				lang = full
 			}
-			if err := api.call(cmd.Context(), http.MethodPost, threadPath(args[0], "contexts"), map[string]any{"language": lang}, &made); err != nil {
+			if err := api.Call(cmd.Context(), http.MethodPost, client.ThreadPath(args[0], "contexts"), map[string]any{"language": lang}, &made); err != nil {
 				return err
 			}
-			if api.json {
-				return printJSON(cmd.OutOrStdout(), made)
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), made)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), made["context_id"])
 			return nil
@@ -35,7 +37,7 @@ func newContexts(api *apiClient) *cobra.Command {
 	add.Flags().StringVar(&lang, "lang", "python", "py, ts or js")
 	cmd.AddCommand(add,
 		&cobra.Command{Use: "ls THREAD", Short: "List the contexts of a thread", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return api.table(cmd, threadPath(args[0], "contexts"), []string{"context_id", "language", "state", "runs", "last_used_at"})
+			return api.Table(cmd, client.ThreadPath(args[0], "contexts"), []string{"context_id", "language", "state", "runs", "last_used_at"})
 		}},
 		contextCommand(api, "restart", "Empty a context, or start a lost one again", http.MethodPost, "restart"),
 		contextCommand(api, "interrupt", "End the run in a context, which keeps its variables", http.MethodPost, "interrupt"),
@@ -43,9 +45,9 @@ func newContexts(api *apiClient) *cobra.Command {
 	return cmd
 }
 
-func contextCommand(api *apiClient, name, short, method string, more ...string) *cobra.Command {
+func contextCommand(api *client.Client, name, short, method string, more ...string) *cobra.Command {
 	return &cobra.Command{Use: name + " THREAD CONTEXT", Short: short, Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, args []string) error {
-		return api.call(cmd.Context(), method, threadPath(args[0], append([]string{"contexts", args[1]}, more...)...), nil, nil)
+		return api.Call(cmd.Context(), method, client.ThreadPath(args[0], append([]string{"contexts", args[1]}, more...)...), nil, nil)
 	}}
 }
 
@@ -53,7 +55,7 @@ func contextCommand(api *apiClient, name, short, method string, more ...string) 
 func showResult(cmd *cobra.Command, r map[string]json.RawMessage) {
 	var text string
 	if json.Unmarshal(r["text/plain"], &text) == nil {
-		fmt.Fprintln(eyes{w: cmd.OutOrStdout()}, text)
+		fmt.Fprintln(output.Writer(cmd.OutOrStdout(), false), text)
 	}
 	var more []string
 	for mime := range r {
@@ -62,7 +64,7 @@ func showResult(cmd *cobra.Command, r map[string]json.RawMessage) {
 		}
 	}
 	if slices.Sort(more); len(more) > 0 {
-		fmt.Fprintf(eyes{w: cmd.ErrOrStderr()}, "(also as %v: --json has all)\n", more)
+		fmt.Fprintf(output.Writer(cmd.ErrOrStderr(), false), "(also as %v: --json has all)\n", more)
 	}
 }
 

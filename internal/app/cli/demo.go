@@ -17,13 +17,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/app"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
 // demo is one run of `skerry demo`: a client that uses the public API only, of a server of its own or of a running one.
 type demo struct {
-	api    apiClient
+	api    client.Client
 	out    io.Writer
 	dir    string // of a server of its own: <dir>/data, <dir>/shared
 	mcp    string // where npm installed the MCP servers
@@ -32,7 +34,7 @@ type demo struct {
 	folder string // what they are called with
 }
 
-func newDemo(api *apiClient) *cobra.Command {
+func newDemo(api *client.Client) *cobra.Command {
 	var dir, mcp, driverName string
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show what a server does: a skill, code that calls tools, the audit trail",
@@ -66,7 +68,7 @@ func newDemo(api *apiClient) *cobra.Command {
 func (d *demo) runAt(ctx context.Context) (err error) {
 	began := time.Now()
 	d.thread = fmt.Sprintf("demo-%d", began.UnixNano())
-	d.say("The server at %s, thread %s", d.api.server, d.thread)
+	d.say("The server at %s, thread %s", d.api.Server, d.thread)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), demoCleanTimeout)
 		defer cancel()
@@ -93,7 +95,7 @@ func (d *demo) findTools(ctx context.Context) error {
 			Count int    `json:"tool_count"`
 		} `json:"servers"`
 	}
-	if err := d.api.call(ctx, http.MethodGet, threadPath(d.thread, "servers"), nil, &list); err != nil {
+	if err := d.api.Call(ctx, http.MethodGet, client.ThreadPath(d.thread, "servers"), nil, &list); err != nil {
 		return err
 	}
 	for _, s := range list.Servers {
@@ -119,7 +121,7 @@ func (d *demo) run(ctx context.Context, cfg config.Config) (err error) {
 	go func() { ended <- serve(ctx, cfg, log, func(addr string) { ready <- addr }) }()
 	select {
 	case addr := <-ready:
-		d.api.server = "http://" + addr
+		d.api.Server = "http://" + addr
 	case err := <-ended:
 		stop()
 		return err
@@ -170,12 +172,12 @@ func (d *demo) sandbox(ctx context.Context) error {
 			Timings                    map[string]float64 `json:"timings_ms"`
 		} `json:"sandbox"`
 	}
-	if err := d.api.call(ctx, http.MethodPut, threadPath(d.thread, "sandbox"), map[string]any{}, &res); err != nil {
+	if err := d.api.Call(ctx, http.MethodPut, client.ThreadPath(d.thread, "sandbox"), map[string]any{}, &res); err != nil {
 		return err
 	}
 	s := res.Sandbox
 	d.say("Sandbox %s is %s: driver %s, runtime %s, created in %.0f ms, ready %.0f ms later", s.ID, s.State, s.Driver, s.Runtime, s.Timings["create"], s.Timings["ready"])
-	who, err := stream(d.api.client().Thread(d.thread).StreamExec(ctx, sdk.Command{Command: "id; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/net/route | wc -l; touch /etc/x"}), d.out, d.out)
+	who, err := client.Stream(d.api.SDK().Thread(d.thread).StreamExec(ctx, sdk.Command{Command: "id; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/net/route | wc -l; touch /etc/x"}), d.out, d.out)
 	if err != nil {
 		return err
 	}
@@ -187,16 +189,16 @@ const demoCSV = "island,area_km2,inhabitants,ferry\nUnst,120.68,634,yes\nYell,21
 
 func (d *demo) skill(ctx context.Context) error {
 	d.say("Skill csv-profile on an uploaded file")
-	err := d.api.call(ctx, http.MethodPut, threadPath(d.thread, "files"), map[string]any{"path": "/mnt/user-data/uploads/islands.csv", "content": demoCSV}, nil)
+	err := d.api.Call(ctx, http.MethodPut, client.ThreadPath(d.thread, "files"), map[string]any{"path": "/mnt/user-data/uploads/islands.csv", "content": demoCSV}, nil)
 	if err != nil {
 		return err
 	}
-	res, err := d.api.client().Thread(d.thread).RunSkill(ctx, "csv-profile", sdk.Script{Script: "scripts/profile.py"})
+	res, err := d.api.SDK().Thread(d.thread).RunSkill(ctx, "csv-profile", sdk.Script{Script: "scripts/profile.py"})
 	if err != nil {
 		return err
 	}
 	fmt.Fprint(d.out, res.Stdout, res.Stderr)
-	if err := ending(res); err != nil {
+	if err := client.Ending(res); err != nil {
 		return fmt.Errorf("the skill failed: %w", err)
 	}
 	if len(res.Files) == 0 {
@@ -245,7 +247,7 @@ func (d *demo) code(ctx context.Context, language, calling, having, rest string)
 		d.say("execute_code in %s, calling tools of the MCP server %q", language, d.tools)
 		text = strings.NewReplacer("SHARED", d.folder, "SERVER", d.tools).Replace(calling) + rest
 	}
-	res, err := d.api.client().Thread(d.thread).ExecuteCode(ctx, sdk.Code{Code: text, Language: language})
+	res, err := d.api.SDK().Thread(d.thread).ExecuteCode(ctx, sdk.Code{Code: text, Language: language})
 	if err != nil {
 		return err
 	}
@@ -254,7 +256,7 @@ func (d *demo) code(ctx context.Context, language, calling, having, rest string)
 		fmt.Fprintf(d.out, "  called %s: %s, %d ms\n", t.Tool, t.Status, t.Millis)
 	}
 	fmt.Fprintf(d.out, "(%d ms)\n", res.DurationMillis)
-	if err := ending(res); err != nil {
+	if err := client.Ending(res); err != nil {
 		return fmt.Errorf("the %s code failed: %w", language, err)
 	}
 	if len(res.ToolsCalled) == 0 && d.tools != "" {
@@ -268,7 +270,7 @@ func (d *demo) trail(ctx context.Context) error {
 	var list struct {
 		Items []map[string]any `json:"items"`
 	}
-	if err := d.api.call(ctx, http.MethodGet, "/api/audit?thread="+d.thread+"&limit=40", nil, &list); err != nil {
+	if err := d.api.Call(ctx, http.MethodGet, "/api/audit?thread="+d.thread+"&limit=40", nil, &list); err != nil {
 		return err
 	}
 	if len(list.Items) == 0 {
@@ -285,9 +287,9 @@ func (d *demo) trail(ctx context.Context) error {
 			}
 		}
 	}
-	return writeTable(d.out, list.Items, []string{"time", "phase", "action", "subject", "outcome", "ms", "id", "parent"})
+	return output.Table(d.out, list.Items, []string{"time", "phase", "action", "subject", "outcome", "ms", "id", "parent"})
 }
 
 func (d *demo) cleanUp(ctx context.Context) error {
-	return d.api.call(ctx, http.MethodDelete, "/api/threads/"+d.thread, nil, nil)
+	return d.api.Call(ctx, http.MethodDelete, "/api/threads/"+d.thread, nil, nil)
 }

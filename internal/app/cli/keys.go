@@ -14,24 +14,25 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/app"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-func newKeys(api *apiClient) *cobra.Command {
+func newKeys(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "keys", Short: "Make, list and revoke bearer keys"}
 	cmd.AddCommand(newKeyCreate(api),
 		&cobra.Command{Use: "list", Short: "List the keys of your tenant", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.table(cmd, "/api/keys", []string{"id", "name", "tenant", "user", "role", "act_for", "threads", "capabilities", "created_at", "expires_at", "last_used_at"})
+			return api.Table(cmd, "/api/keys", []string{"id", "name", "tenant", "user", "role", "act_for", "threads", "capabilities", "created_at", "expires_at", "last_used_at"})
 		}},
 		&cobra.Command{Use: "revoke ID", Short: "Revoke a key", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return api.call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil)
+			return api.Call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil)
 		}},
 	)
 	return cmd
 }
 
-func newKeyCreate(api *apiClient) *cobra.Command {
+func newKeyCreate(api *client.Client) *cobra.Command {
 	var k auth.Key
 	var data, redis string
 	var local bool
@@ -91,14 +92,14 @@ type newKeyBody struct {
 	ExpiresAt    *time.Time `json:"expires_at,omitempty"`
 }
 
-func createKey(ctx context.Context, api *apiClient, k auth.Key, data, redis string) (string, error) {
+func createKey(ctx context.Context, api *client.Client, k auth.Key, data, redis string) (string, error) {
 	if data == "" && redis == "" {
 		var made struct{ Secret string }
 		ask := newKeyBody{
 			Name: k.Name, Tenant: k.Tenant, User: k.User, Role: string(k.Role), Admin: k.Admin, ActFor: k.ActFor,
 			Capabilities: k.Capabilities, Threads: k.Threads, ExpiresAt: k.ExpiresAt,
 		}
-		err := api.call(ctx, http.MethodPost, "/api/keys", ask, &made)
+		err := api.Call(ctx, http.MethodPost, "/api/keys", ask, &made)
 		return made.Secret, err
 	}
 	k.Tenant = cmp.Or(k.Tenant, "default")

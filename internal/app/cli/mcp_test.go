@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 )
 
 // extensions writes a file of MCP servers: the hostile one, and one without a program.
@@ -61,11 +63,11 @@ func skerry(stdin io.Reader, stdout, stderr io.Writer, args ...string) int {
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	err := cmd.ExecuteContext(context.Background())
-	var f *failure
+	var f *exit.Failure
 	switch {
 	case errors.As(err, &f):
 		fmt.Fprintln(stderr, err)
-		return f.code
+		return f.Code
 	case err != nil:
 		fmt.Fprintln(stderr, err)
 		return 1
@@ -136,7 +138,10 @@ func TestMCPPartial(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "code")
 	code, out, _ = run(t, "", "mcp", "generate", "--config", file, "--output", dir, "--json")
-	var done generated
+	var done struct {
+		Servers, Tools int
+		Failed         map[string]string
+	}
 	if err := json.Unmarshal([]byte(out), &done); err != nil || code != 5 || done.Tools != 3 || done.Servers != 1 || done.Failed["gone"] == "" {
 		t.Errorf("generate: %d %v\n%s", code, err, out)
 	}
@@ -325,5 +330,25 @@ func TestMCPRemote(t *testing.T) {
 	}
 	if code, _, errs := run(t, "", "mcp", "--address", srv.URL, "list"); code != 1 || !strings.Contains(errs, "(unauthorized)") {
 		t.Errorf("without a key: %d %s", code, errs)
+	}
+}
+
+// TestLoginCommands: what is no server, or has no login, is said with its code.
+func TestLoginCommands(t *testing.T) {
+	file := extensionsFile(t, false)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"login"}, exit.Usage, "Usage: skerry mcp login SERVER"},
+		{[]string{"login", "none", "--port", "0"}, exit.NoTool, "there is no MCP server"},
+		{[]string{"login", "shop", "--port", "0"}, exit.Usage, "is a program"},
+		{[]string{"logout", "shop"}, exit.Usage, "is a program"},
+	} {
+		code, out, errs := run(t, "", append(append([]string{"mcp"}, "--config", file), c.args...)...)
+		if code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("%v: code %d, want %d:\n%s%s", c.args, code, c.code, out, errs)
+		}
 	}
 }

@@ -17,11 +17,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/plugins"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-func newPlugins(api *apiClient) *cobra.Command {
+func newPlugins(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "plugins", Short: "Install plugins, switch them on and off, and look at them"}
 	market := &cobra.Command{Use: "marketplaces", Short: "List, add and remove marketplaces"}
 	var source pluginFlags
@@ -29,11 +31,11 @@ func newPlugins(api *apiClient) *cobra.Command {
 		Use: "add SOURCE", Short: "Add a marketplace, or read one anew: owner/name on GitHub, or the URL of a git repository or archive", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var m sandbox.Marketplace
-			if err := api.call(cmd.Context(), http.MethodPost, "/api/marketplaces", source.body(args[0]), &m); err != nil {
+			if err := api.Call(cmd.Context(), http.MethodPost, "/api/marketplaces", source.body(args[0]), &m); err != nil {
 				return err
 			}
-			if api.json {
-				return printJSON(cmd.OutOrStdout(), m)
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), m)
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "marketplace %s: %d plugins\n", m.Name, len(m.Plugins))
 			return err
@@ -42,29 +44,29 @@ func newPlugins(api *apiClient) *cobra.Command {
 	source.add(add)
 	market.AddCommand(add,
 		&cobra.Command{Use: "list", Short: "List marketplaces", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.table(cmd, "/api/marketplaces", []string{"name", "source.from", "source.commit", "added_at"})
+			return api.Table(cmd, "/api/marketplaces", []string{"name", "source.from", "source.commit", "added_at"})
 		}},
 		&cobra.Command{Use: "rm NAME", Short: "Remove a marketplace; what was installed from it stays", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return api.call(cmd.Context(), http.MethodDelete, "/api/marketplaces/"+url.PathEscape(args[0]), nil, nil)
+			return api.Call(cmd.Context(), http.MethodDelete, "/api/marketplaces/"+url.PathEscape(args[0]), nil, nil)
 		}},
 	)
 	cmd.AddCommand(newPluginsInspect(api), newPluginsInstall(api), market,
 		&cobra.Command{Use: "list", Short: "List your plugins", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.table(cmd, "/api/plugins", []string{"name", "version", "enabled", "shared", "source.kind", "source.from", "digest"})
+			return api.Table(cmd, "/api/plugins", []string{"name", "version", "enabled", "shared", "source.kind", "source.from", "digest"})
 		}},
 		newPluginsSwitch(api, "enable", true), newPluginsSwitch(api, "disable", false),
 		&cobra.Command{Use: "rm NAME", Short: "Remove a plugin with its files", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return api.call(cmd.Context(), http.MethodDelete, "/api/plugins/"+url.PathEscape(args[0]), nil, nil)
+			return api.Call(cmd.Context(), http.MethodDelete, "/api/plugins/"+url.PathEscape(args[0]), nil, nil)
 		}},
 	)
 	return cmd
 }
 
-func newPluginsSwitch(api *apiClient, use string, on bool) *cobra.Command {
+func newPluginsSwitch(api *client.Client, use string, on bool) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " NAME", Short: map[bool]string{true: "Switch a plugin on", false: "Switch a plugin off"}[on], Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return api.call(cmd.Context(), http.MethodPut, "/api/plugins/"+url.PathEscape(args[0]), map[string]any{"enabled": on}, nil)
+			return api.Call(cmd.Context(), http.MethodPut, "/api/plugins/"+url.PathEscape(args[0]), map[string]any{"enabled": on}, nil)
 		},
 	}
 }
@@ -95,7 +97,7 @@ type installedPlugin struct {
 	Findings []sandbox.Finding `json:"findings"`
 }
 
-func newPluginsInstall(api *apiClient) *cobra.Command {
+func newPluginsInstall(api *client.Client) *cobra.Command {
 	var source pluginFlags
 	query := url.Values{}
 	var shared, strict, off bool
@@ -117,17 +119,17 @@ func newPluginsInstall(api *apiClient) *cobra.Command {
 			info, err := os.Stat(args[0])
 			switch {
 			case err == nil && source.kind == "":
-				err = api.upload(cmd.Context(), path, args[0], info.IsDir(), &done)
+				err = upload(cmd.Context(), api, path, args[0], info.IsDir(), &done)
 			case entry && !strings.ContainsAny(args[0], "/:"):
-				err = api.call(cmd.Context(), http.MethodPost, path, map[string]any{"marketplace": market, "plugin": name}, &done)
+				err = api.Call(cmd.Context(), http.MethodPost, path, map[string]any{"marketplace": market, "plugin": name}, &done)
 			default:
-				err = api.call(cmd.Context(), http.MethodPost, path, source.body(args[0]), &done)
+				err = api.Call(cmd.Context(), http.MethodPost, path, source.body(args[0]), &done)
 			}
 			if err != nil {
 				return err
 			}
-			if api.json {
-				return printJSON(cmd.OutOrStdout(), done)
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), done)
 			}
 			return done.write(cmd.OutOrStdout())
 		},
@@ -158,14 +160,14 @@ func (d *installedPlugin) write(w io.Writer) error {
 }
 
 // upload sends a file, or a folder as an archive, as the file of a form.
-func (c *apiClient) upload(ctx context.Context, path, name string, folder bool, out any) error {
+func upload(ctx context.Context, api *client.Client, path, name string, folder bool, out any) error {
 	r, w := io.Pipe()
 	form := multipart.NewWriter(w)
 	go func() { // it ends with the request, which reads or closes r
 		w.CloseWithError(writeForm(form, name, folder)) //nolint:errcheck // it never fails
 	}()
 	defer r.Close() //nolint:errcheck // it never fails
-	return c.send(ctx, path, form.FormDataContentType(), r, out)
+	return api.Send(ctx, path, form.FormDataContentType(), r, out)
 }
 
 func writeForm(form *multipart.Writer, name string, folder bool) error {
@@ -244,7 +246,7 @@ type inspected struct {
 	sandbox.Plugin
 }
 
-func newPluginsInspect(api *apiClient) *cobra.Command {
+func newPluginsInspect(api *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use: "inspect DIR", Short: "Read a plugin, a marketplace or a folder of plugins here, and count what is in them", Args: cobra.ExactArgs(1),
 		Example: "  skerry plugins inspect ./my-plugin\n  skerry plugins inspect --json ./marketplace | jq '.[].findings'",
@@ -253,12 +255,12 @@ func newPluginsInspect(api *apiClient) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if api.json {
+			if api.JSON {
 				list := make([]inspected, len(r.Plugins))
 				for i, p := range r.Plugins {
 					list[i] = inspected{Folder: p.Folder, Broken: p.Broken, Plugin: p.Plugin.View()}
 				}
-				return printJSON(cmd.OutOrStdout(), list)
+				return output.JSON(cmd.OutOrStdout(), list)
 			}
 			return r.Write(cmd.OutOrStdout())
 		},

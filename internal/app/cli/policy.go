@@ -10,10 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 )
 
-func newPolicy(api *apiClient) *cobra.Command {
+func newPolicy(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "policy", Short: "Show, check, try and replace the rules that say who may call what",
 		Long: "Shows, checks, tries and replaces the rules that say who may call what.\nThey are one YAML file (docs/policy.md); `skerry policy default` prints the built-in one, to begin with.",
@@ -46,11 +48,11 @@ func readRules(stdin io.Reader, file string) (*policy.Rules, error) {
 		text, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return nil, failWith(exitUsage, "%w", err)
+		return nil, exit.With(exit.Usage, "%w", err)
 	}
 	rules, err := policy.Parse(text)
 	if err != nil {
-		return nil, failWith(exitUsage, "%s:\n%w", file, err)
+		return nil, exit.With(exit.Usage, "%s:\n%w", file, err)
 	}
 	return rules, nil
 }
@@ -66,7 +68,7 @@ func policyPath(path string, tenant bool) string {
 	return path
 }
 
-func newPolicyTest(api *apiClient) *cobra.Command {
+func newPolicyTest(api *client.Client) *cobra.Command {
 	var call, record, expect string
 	var tenant bool
 	cmd := &cobra.Command{
@@ -84,7 +86,7 @@ func newPolicyTest(api *apiClient) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := showTrial(cmd.OutOrStdout(), api.json, trial); err != nil {
+			if err := showTrial(cmd.OutOrStdout(), api.JSON, trial); err != nil {
 				return err
 			}
 			if expect != "" && string(trial.Effect) != expect {
@@ -102,10 +104,10 @@ func newPolicyTest(api *apiClient) *cobra.Command {
 	return cmd
 }
 
-func tryRules(cmd *cobra.Command, api *apiClient, rules *policy.Rules, call, record string, tenant bool) (policy.Trial, error) {
+func tryRules(cmd *cobra.Command, api *client.Client, rules *policy.Rules, call, record string, tenant bool) (policy.Trial, error) {
 	var trial policy.Trial
 	if record != "" {
-		err := api.call(cmd.Context(), http.MethodPost, policyPath("/api/policy/test", tenant), map[string]string{"text": string(rules.Text), "record": record}, &trial)
+		err := api.Call(cmd.Context(), http.MethodPost, policyPath("/api/policy/test", tenant), map[string]string{"text": string(rules.Text), "record": record}, &trial)
 		return trial, err
 	}
 	if call == "-" {
@@ -117,7 +119,7 @@ func tryRules(cmd *cobra.Command, api *apiClient, rules *policy.Rules, call, rec
 	}
 	sample, err := policy.ReadSample([]byte(call))
 	if err != nil {
-		return trial, failWith(exitUsage, "--call: %w", err)
+		return trial, exit.With(exit.Usage, "--call: %w", err)
 	}
 	d := (&policy.Set{Global: rules}).Decide(cmd.Context(), sample.Request())
 	return policy.NewTrial(d, sample, nil), nil
@@ -182,14 +184,14 @@ type shownRules struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-func newPolicyShow(api *apiClient) *cobra.Command {
+func newPolicyShow(api *client.Client) *cobra.Command {
 	var tenant bool
 	cmd := &cobra.Command{Use: "show", Short: "Print the rules that count on the server", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		var r shownRules
-		if err := api.call(cmd.Context(), http.MethodGet, policyPath("/api/policy", tenant), nil, &r); err != nil {
+		if err := api.Call(cmd.Context(), http.MethodGet, policyPath("/api/policy", tenant), nil, &r); err != nil {
 			return err
 		}
-		if api.json {
+		if api.JSON {
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "rules of the %s: %s %s\n", r.Scope, r.Source, r.Digest)
@@ -203,7 +205,7 @@ func newPolicyShow(api *apiClient) *cobra.Command {
 	return cmd
 }
 
-func newPolicySet(api *apiClient) *cobra.Command {
+func newPolicySet(api *client.Client) *cobra.Command {
 	var tenant bool
 	var digest string
 	cmd := &cobra.Command{Use: "set FILE", Short: "Replace the rules of the server by those of a file", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
@@ -212,7 +214,7 @@ func newPolicySet(api *apiClient) *cobra.Command {
 			return err
 		}
 		var r shownRules
-		if err := api.call(cmd.Context(), http.MethodPut, policyPath("/api/policy", tenant), map[string]string{"text": string(rules.Text), "digest": digest}, &r); err != nil {
+		if err := api.Call(cmd.Context(), http.MethodPut, policyPath("/api/policy", tenant), map[string]string{"text": string(rules.Text), "digest": digest}, &r); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "rules of the %s: %s\n", r.Scope, r.Digest)

@@ -9,21 +9,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/app"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/audit"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/mcp"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/skills"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
 
 // Status returns the exit code of the program for the error of a command, and prints the error for a person.
 func Status(ctx context.Context, err error) int {
-	var code exitCode
-	var failed *failure
+	var code exit.Code
+	var failed *exit.Failure
 	switch {
 	case ctx.Err() != nil && err != nil:
 		fmt.Fprintln(os.Stderr, "skerry: interrupted")
 		return exitInterrupted
 	case errors.As(err, &failed):
 		fmt.Fprintln(os.Stderr, "skerry:", argform.Plain(err.Error()))
-		return failed.code
+		return failed.Code
 	case errors.As(err, &code):
 		return int(code)
 	case err != nil:
@@ -35,11 +40,6 @@ func Status(ctx context.Context, err error) int {
 
 const exitInterrupted = 130 // as shells say of a program that SIGINT ended
 
-// exitCode ends the program with the code of the command that ran in a sandbox.
-type exitCode int
-
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
-
 // NewRoot is the command with all others below it.
 func NewRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -49,16 +49,16 @@ func NewRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	var api apiClient
-	root.PersistentFlags().StringVar(&api.server, "server", app.EnvOr("SKERRY_SERVER", "http://127.0.0.1:8080"), "address of the server (SKERRY_SERVER)")
-	root.PersistentFlags().StringVar(&api.key, "api-key", "", "bearer key (default: SKERRY_API_KEY)")
-	root.PersistentFlags().BoolVar(&api.json, "json", false, "print JSON")
+	var api client.Client
+	root.PersistentFlags().StringVar(&api.Server, "server", app.EnvOr("SKERRY_SERVER", "http://127.0.0.1:8080"), "address of the server (SKERRY_SERVER)")
+	root.PersistentFlags().StringVar(&api.Key, "api-key", "", "bearer key (default: SKERRY_API_KEY)")
+	root.PersistentFlags().BoolVar(&api.JSON, "json", false, "print JSON")
 	root.PersistentPreRun = func(*cobra.Command, []string) {
-		if api.key == "" { // not the flag's default, which --help prints
-			api.key = os.Getenv("SKERRY_API_KEY")
+		if api.Key == "" { // not the flag's default, which --help prints
+			api.Key = os.Getenv("SKERRY_API_KEY")
 		}
 	}
-	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), newExec(&api), newCode(&api), newContexts(&api), newThread(&api), newAudit(&api), newApprovals(&api), newMCP(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), newSkills(&api), newTemplates(&api), newUsage(&api), newVersion())
+	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), newExec(&api), newCode(&api), newContexts(&api), newThread(&api), audit.New(&api), newApprovals(&api), mcp.New(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), skills.New(&api), newTemplates(&api), newUsage(&api), newVersion())
 	return root
 }
 

@@ -12,17 +12,19 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
 )
 
-func newSecrets(api *apiClient) *cobra.Command {
+func newSecrets(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "secrets", Short: "Set, list and delete secrets; none is ever shown",
 		Long: "Sets, lists and deletes secrets: values by name for MCP servers (${secret:NAME}) and for the environment of one exec.\nNo value is ever shown again.",
 	}
 	cmd.AddCommand(newSecretSet(api), newSecretRemove(api), newSecretRotate(api),
 		&cobra.Command{Use: "list", Short: "List names, scopes, sources, and who changed them when", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.table(cmd, "/api/secrets", []string{"name", "scope", "source", "exec", "changed_at", "changed_by"})
+			return api.Table(cmd, "/api/secrets", []string{"name", "scope", "source", "exec", "changed_at", "changed_by"})
 		}},
 	)
 	return cmd
@@ -55,7 +57,7 @@ func (s *secretScope) path(name string) string {
 	return "/api/secrets/" + url.PathEscape(name) + "?scope=" + url.QueryEscape(scope)
 }
 
-func newSecretSet(api *apiClient) *cobra.Command {
+func newSecretSet(api *client.Client) *cobra.Command {
 	var scope secretScope
 	var exec bool
 	cmd := &cobra.Command{
@@ -74,11 +76,11 @@ func newSecretSet(api *apiClient) *cobra.Command {
 				return err
 			}
 			var info secrets.Info
-			if err := api.call(cmd.Context(), http.MethodPut, scope.path(args[0]), map[string]any{"value": value, "exec": exec}, &info); err != nil {
+			if err := api.Call(cmd.Context(), http.MethodPut, scope.path(args[0]), map[string]any{"value": value, "exec": exec}, &info); err != nil {
 				return err
 			}
-			if api.json {
-				return printJSON(cmd.OutOrStdout(), info)
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), info)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "stored %s (%s)\n", info.Name, info.Scope)
 			return err
@@ -102,30 +104,30 @@ func readSecret(cmd *cobra.Command) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r"), err
 }
 
-func newSecretRemove(api *apiClient) *cobra.Command {
+func newSecretRemove(api *client.Client) *cobra.Command {
 	var scope secretScope
 	cmd := &cobra.Command{
 		Use: "rm NAME", Short: "Delete a stored secret", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return api.call(cmd.Context(), http.MethodDelete, scope.path(args[0]), nil, nil)
+			return api.Call(cmd.Context(), http.MethodDelete, scope.path(args[0]), nil, nil)
 		},
 	}
 	scope.flags(cmd)
 	return cmd
 }
 
-func newSecretRotate(api *apiClient) *cobra.Command {
+func newSecretRotate(api *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use: "rotate", Short: "Make a new key, and encrypt everything that is kept for it",
 		Long: "Makes a new key, encrypts everything that is kept for it, and takes the old keys out of the key file. Cut off at any moment, it can be run again.\nKeep the old key file with old backups of the data: they need it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done secrets.Rotation
-			if err := api.call(cmd.Context(), http.MethodPost, "/api/secrets/rotate", map[string]any{}, &done); err != nil {
+			if err := api.Call(cmd.Context(), http.MethodPost, "/api/secrets/rotate", map[string]any{}, &done); err != nil {
 				return err
 			}
-			if api.json {
-				return printJSON(cmd.OutOrStdout(), done)
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), done)
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "there is a new key; %d values were encrypted for it\n", done.Renewed)
 			return err

@@ -151,7 +151,11 @@ func TestSkillsLintAndPack(t *testing.T) {
 	wants(t, 3, []string{"no folder"}, "skills", "pack", "none")
 	wants(t, 2, []string{"Usage"}, "skills", "lint")
 	wants(t, 2, []string{"there is no command"}, "skills", "remove")
-	var list []linted
+	var list []struct {
+		Name     string
+		OK       bool
+		Findings []sandbox.Finding
+	}
 	_, raw, _ := run(t, "", "skills", "lint", "--json", "good", "bad")
 	if err := json.Unmarshal([]byte(raw), &list); err != nil || len(list) != 2 || !list[0].OK || list[0].Findings == nil || list[1].OK || list[1].Name != "bad" {
 		t.Errorf("%s: %v", raw, err)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/template"
@@ -23,7 +25,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
 
-func newTemplates(api *apiClient) *cobra.Command {
+func newTemplates(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "templates", Short: "List, check and test the kinds of sandbox",
 		Long: "A template is a YAML file that says what a kind of sandbox is made of: its image, limits and languages (docs/templates.md).\n\n" +
@@ -35,13 +37,13 @@ func newTemplates(api *apiClient) *cobra.Command {
 	return cmd
 }
 
-func newTemplatesList(api *apiClient) *cobra.Command {
+func newTemplatesList(api *client.Client) *cobra.Command {
 	return &cobra.Command{Use: "list", Short: "List the server's templates", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return api.table(cmd, "/api/templates", []string{"name", "runtime", "languages", "limits.memory_bytes", "limits.cpu_millis", "description"})
+		return api.Table(cmd, "/api/templates", []string{"name", "runtime", "languages", "limits.memory_bytes", "limits.cpu_millis", "description"})
 	}}
 }
 
-func newTemplatesLint(api *apiClient) *cobra.Command {
+func newTemplatesLint(api *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use: "lint PATH…", Short: "Check templates as the server does, and name each problem with its file, line and field",
 		Long: "Checks templates as the server does. A PATH is a YAML file or a folder of them. No server is needed.",
@@ -57,8 +59,8 @@ func newTemplatesLint(api *apiClient) *cobra.Command {
 			if err := errors.Join(errs...); err != nil {
 				return err
 			}
-			if api.json {
-				return printJSON(cmd.OutOrStdout(), names)
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), names)
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), "no problem in", strings.Join(names, ", "))
 			return err
@@ -101,7 +103,7 @@ type tested struct {
 	Millis  int64  `json:"ms"`
 }
 
-func newTemplatesTest(api *apiClient) *cobra.Command {
+func newTemplatesTest(api *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use: "test NAME…", Short: "Run the smoke tests of templates, each template in a new sandbox",
 		Long: "Starts a sandbox of the template in a thread of its own, runs what the template lists under `smoke`, and deletes the thread.\n" +
@@ -111,7 +113,7 @@ func newTemplatesTest(api *apiClient) *cobra.Command {
 			all := map[string][]tested{}
 			failed := 0
 			for _, name := range args {
-				results, err := api.testTemplate(cmd, name)
+				results, err := templateTests{api}.testTemplate(cmd, name)
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
@@ -122,8 +124,8 @@ func newTemplatesTest(api *apiClient) *cobra.Command {
 					}
 				}
 			}
-			if api.json {
-				if err := printJSON(cmd.OutOrStdout(), all); err != nil {
+			if api.JSON {
+				if err := output.JSON(cmd.OutOrStdout(), all); err != nil {
 					return err
 				}
 			}
@@ -135,8 +137,11 @@ func newTemplatesTest(api *apiClient) *cobra.Command {
 	}
 }
 
+// templateTests test templates in sandboxes of a server.
+type templateTests struct{ api *client.Client }
+
 // testTemplate runs the smoke tests of one template, and says how each went as it goes.
-func (c *apiClient) testTemplate(cmd *cobra.Command, name string) (all []tested, err error) {
+func (c templateTests) testTemplate(cmd *cobra.Command, name string) (all []tested, err error) {
 	t, err := c.template(cmd.Context(), name)
 	if err != nil {
 		return nil, err
@@ -150,7 +155,7 @@ func (c *apiClient) testTemplate(cmd *cobra.Command, name string) (all []tested,
 		}
 		return nil
 	})
-	if err != nil || c.json {
+	if err != nil || c.api.JSON {
 		return all, err
 	}
 	for _, r := range all {
@@ -171,9 +176,9 @@ func problemText(r tested) string {
 }
 
 // template returns one of the server's templates.
-func (c *apiClient) template(ctx context.Context, name string) (sandbox.Template, error) {
+func (c templateTests) template(ctx context.Context, name string) (sandbox.Template, error) {
 	var list struct{ Items []sandbox.Template }
-	if err := c.call(ctx, http.MethodGet, "/api/templates", nil, &list); err != nil {
+	if err := c.api.Call(ctx, http.MethodGet, "/api/templates", nil, &list); err != nil {
 		return sandbox.Template{}, err
 	}
 	names := make([]string, len(list.Items))
@@ -191,20 +196,20 @@ func (c *apiClient) template(ctx context.Context, name string) (sandbox.Template
 const cleanTime = time.Minute
 
 // inSandboxOf calls do with a new thread that has a sandbox of the template, and deletes it afterwards.
-func (c *apiClient) inSandboxOf(ctx context.Context, template string, do func(ctx context.Context, thread string) error) (err error) {
+func (c templateTests) inSandboxOf(ctx context.Context, template string, do func(ctx context.Context, thread string) error) (err error) {
 	thread := "template-test-" + strings.ToLower(rand.Text())
 	path := "/api/threads/" + thread
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
-		if e := c.call(clean, http.MethodDelete, path, nil, nil); e != nil && sandbox.KindOf(e) != sandbox.NotFound {
+		if e := c.api.Call(clean, http.MethodDelete, path, nil, nil); e != nil && sandbox.KindOf(e) != sandbox.NotFound {
 			err = errors.Join(err, fmt.Errorf("the thread %s is left: %w", thread, e))
 		}
 	}()
 	var started struct {
 		Sandbox struct{ State sandbox.State }
 	}
-	if err := c.call(ctx, http.MethodPut, path+"/sandbox", map[string]any{"template": template, "wait_s": 120}, &started); err != nil {
+	if err := c.api.Call(ctx, http.MethodPut, path+"/sandbox", map[string]any{"template": template, "wait_s": 120}, &started); err != nil {
 		return err
 	}
 	if started.Sandbox.State != sandbox.Running {
@@ -214,7 +219,7 @@ func (c *apiClient) inSandboxOf(ctx context.Context, template string, do func(ct
 }
 
 // smoke runs one test.
-func (c *apiClient) smoke(ctx context.Context, thread string, s sandbox.SmokeTest) tested {
+func (c templateTests) smoke(ctx context.Context, thread string, s sandbox.SmokeTest) tested {
 	began := time.Now()
 	route, body := "exec", map[string]any{"timeout_s": s.TimeoutSeconds}
 	switch {
@@ -226,7 +231,7 @@ func (c *apiClient) smoke(ctx context.Context, thread string, s sandbox.SmokeTes
 		body["argv"] = s.Argv
 	}
 	var res sandbox.Result
-	err := c.callOnce(ctx, http.MethodPost, threadPath(thread, route), body, &res)
+	err := c.api.CallOnce(ctx, http.MethodPost, client.ThreadPath(thread, route), body, &res)
 	r := tested{Name: s.Name, Millis: time.Since(began).Milliseconds()}
 	if err != nil {
 		r.Problem = err.Error()
@@ -237,7 +242,7 @@ func (c *apiClient) smoke(ctx context.Context, thread string, s sandbox.SmokeTes
 	return r
 }
 
-func newTemplatesSBOM(api *apiClient) *cobra.Command {
+func newTemplatesSBOM(api *client.Client) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "sbom NAME", Short: "List what a template's image is made of, as CycloneDX JSON",
@@ -245,10 +250,11 @@ func newTemplatesSBOM(api *apiClient) *cobra.Command {
 			"versions and licences as the packages say them. The image must have sh, sed and awk.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if _, err := api.template(cmd.Context(), args[0]); err != nil {
+			tests := templateTests{api}
+			if _, err := tests.template(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			list, err := api.parts(cmd.Context(), args[0])
+			list, err := tests.parts(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -273,11 +279,11 @@ func writeSBOM(w io.Writer, list sbom.List, template string) error {
 }
 
 // parts lists what the image of a template is made of.
-func (c *apiClient) parts(ctx context.Context, template string) (list sbom.List, err error) {
+func (c templateTests) parts(ctx context.Context, template string) (list sbom.List, err error) {
 	err = c.inSandboxOf(ctx, template, func(ctx context.Context, thread string) error {
 		var res sandbox.Result
 		body := map[string]any{"argv": []string{"sh", "-s"}, "stdin": sbom.Script, "timeout_s": 300, "max_output_bytes": sandbox.MaxOutputBytes}
-		err := c.call(ctx, http.MethodPost, threadPath(thread, "exec"), body, &res)
+		err := c.api.Call(ctx, http.MethodPost, client.ThreadPath(thread, "exec"), body, &res)
 		if err == nil {
 			if list, err = sbom.Parse(strings.NewReader(res.Stdout)); err != nil {
 				err = fmt.Errorf("the image does not tell what it is made of: %w", err)

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
@@ -36,7 +37,7 @@ const leaveTerminal = "\x1b[?1000;1002;1003;1004;1005;1006;1015;2004l\x1b[?1047l
 
 // terminalSession shows the terminal of an exec on the user's own.
 type terminalSession struct {
-	api          *apiClient
+	api          *client.Client
 	thread, exec string
 	in, out      *os.File
 	typed        chan []byte
@@ -45,7 +46,7 @@ type terminalSession struct {
 }
 
 // runTerminal starts a command in a terminal, or joins one, and ends with its exit code.
-func runTerminal(cmd *cobra.Command, api *apiClient, thread, join string, command sdk.Command) error {
+func runTerminal(cmd *cobra.Command, api *client.Client, thread, join string, command sdk.Command) error {
 	in, _ := cmd.InOrStdin().(*os.File)
 	out, _ := cmd.OutOrStdout().(*os.File)
 	if in == nil || out == nil || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
@@ -55,9 +56,9 @@ func runTerminal(cmd *cobra.Command, api *apiClient, thread, join string, comman
 	if join == "" {
 		cols, rows := s.size()
 		command.PTY = &sdk.PTYSize{Cols: uint16(cols), Rows: uint16(rows)} //nolint:gosec // at most maxSide
-		res, err := api.client().Thread(thread).Start(cmd.Context(), command)
+		res, err := api.SDK().Thread(thread).Start(cmd.Context(), command)
 		if err != nil {
-			return explain(err)
+			return client.Explain(err)
 		}
 		s.exec = res.ExecID
 	}
@@ -65,7 +66,7 @@ func runTerminal(cmd *cobra.Command, api *apiClient, thread, join string, comman
 	if err != nil {
 		return fmt.Errorf("%w\nThe exec goes on until its deadline: skerry exec -t %s --join %s", err, thread, s.exec)
 	}
-	return ending(&res)
+	return client.Ending(&res)
 }
 
 // size is that of the user's terminal, or a usual one.
@@ -78,10 +79,10 @@ func (s *terminalSession) size() (cols, rows int) {
 }
 
 // show connects the user's terminal to the exec until it ends.
-func (s *terminalSession) show(ctx context.Context) (execResult, error) {
+func (s *terminalSession) show(ctx context.Context) (client.Result, error) {
 	before, err := term.MakeRaw(int(s.in.Fd()))
 	if err != nil {
-		return execResult{}, fmt.Errorf("terminal: %w", err)
+		return client.Result{}, fmt.Errorf("terminal: %w", err)
 	}
 	defer func() {
 		_, _ = s.out.WriteString(leaveTerminal)
@@ -104,7 +105,7 @@ func (s *terminalSession) show(ctx context.Context) (execResult, error) {
 		}
 		if status := websocket.CloseStatus(err); ctx.Err() != nil || time.Since(since) > joinAgainFor ||
 			status == websocket.StatusPolicyViolation || errors.As(err, new(*refusal)) {
-			return execResult{}, err
+			return client.Result{}, err
 		}
 		select {
 		case <-ctx.Done():
@@ -140,19 +141,19 @@ type refusal struct{ error }
 
 // join follows the exec over one connection. joined says that there was one; the result is nil when it
 // was lost.
-func (s *terminalSession) join(ctx context.Context) (joined bool, res *execResult, err error) {
-	address := strings.TrimSuffix(s.api.server, "/") + threadPath(s.thread, "pty") + "?exec=" + url.QueryEscape(s.exec) +
+func (s *terminalSession) join(ctx context.Context) (joined bool, res *client.Result, err error) {
+	address := strings.TrimSuffix(s.api.Server, "/") + client.ThreadPath(s.thread, "pty") + "?exec=" + url.QueryEscape(s.exec) +
 		"&after=" + strconv.FormatUint(s.last, 10)
 	header := http.Header{}
-	if s.api.key != "" {
-		header.Set("Authorization", "Bearer "+s.api.key)
+	if s.api.Key != "" {
+		header.Set("Authorization", "Bearer "+s.api.Key)
 	}
-	dial, cancel := context.WithTimeout(ctx, dialTimeout)
+	dial, cancel := context.WithTimeout(ctx, client.DialTimeout)
 	defer cancel()
 	conn, answer, err := websocket.Dial(dial, address, &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // the package closes it
 	if err != nil {
 		if answer != nil && answer.StatusCode >= 400 && answer.StatusCode < 500 {
-			err = &refusal{explain(sdk.ErrorFrom(answer))}
+			err = &refusal{client.Explain(sdk.ErrorFrom(answer))}
 		}
 		return false, nil, err
 	}
@@ -186,7 +187,7 @@ func (s *terminalSession) send(ctx context.Context, conn *websocket.Conn) {
 }
 
 // receive shows what comes until the exec ends.
-func (s *terminalSession) receive(ctx context.Context, conn *websocket.Conn) (*execResult, error) {
+func (s *terminalSession) receive(ctx context.Context, conn *websocket.Conn) (*client.Result, error) {
 	for {
 		typ, data, err := conn.Read(ctx)
 		if err != nil {
@@ -200,8 +201,8 @@ func (s *terminalSession) receive(ctx context.Context, conn *websocket.Conn) (*e
 			continue
 		}
 		var frame struct {
-			Next uint64      `json:"next"`
-			Exit *execResult `json:"exit"`
+			Next uint64         `json:"next"`
+			Exit *client.Result `json:"exit"`
 		}
 		switch err := json.Unmarshal(data, &frame); {
 		case err != nil:

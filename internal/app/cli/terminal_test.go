@@ -15,6 +15,8 @@ import (
 
 	"github.com/coder/websocket"
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 )
 
 // terminalServer plays the API: its terminal breaks off once, and ends when it was told "exit".
@@ -151,7 +153,7 @@ func TestExecTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = <-ended
-	var code exitCode
+	var code exit.Code
 	if !errors.As(err, &code) || code != 5 {
 		t.Errorf("ended with %v", err)
 	}

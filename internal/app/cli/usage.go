@@ -10,10 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-func newUsage(api *apiClient) *cobra.Command {
+func newUsage(api *client.Client) *cobra.Command {
 	q := map[string]*string{"from": new(string), "to": new(string), "by": new(string), "user": new(string)}
 	cmd := &cobra.Command{
 		Use: "usage", Short: "What was used, and what is left of the limits",
@@ -27,11 +29,11 @@ func newUsage(api *apiClient) *cobra.Command {
 				}
 			}
 			var r sandbox.UsageReport
-			if err := api.call(cmd.Context(), http.MethodGet, "/api/usage?"+v.Encode(), nil, &r); err != nil {
+			if err := api.Call(cmd.Context(), http.MethodGet, "/api/usage?"+v.Encode(), nil, &r); err != nil {
 				return err
 			}
-			if api.json {
-				return printJSON(cmd.OutOrStdout(), r)
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), r)
 			}
 			return writeUsage(cmd.OutOrStdout(), r)
 		},
