@@ -156,16 +156,13 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	guard := policy.New(policy.Options{Hub: hub.Catalog, Upstream: hub.Upstream, Changes: hub, Log: log})
 	calls := call.NewRecorder(records, metrics)
-	var orch *orchestrator.Orchestrator
-	orch, err = orchestrator.New(ctx, orchestrator.Options{
+	orch, err := orchestrator.New(ctx, orchestrator.Options{
 		Storage:  orchestrator.Storage{DataDir: data},
 		Replicas: orchestrator.Replicas{Peers: peers},
-		Tools: orchestrator.Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: guard, Records: calls, Log: log}), Refusals: calls, Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
-			return orch.Files.KeepResult(ctx, t, name, result)
-		}}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil }},
-		Driver: played{memory.New(memory.Options{Log: log}), daemons}, Store: st, Audit: records, Skills: skills, Views: views, Switches: switches,
+		Tools:    orchestrator.Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: guard, Records: calls, Log: log}), Refusals: calls, Log: log}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil }},
+		Driver:   played{memory.New(memory.Options{Log: log}), daemons}, Store: st, Audit: records, Skills: skills, Views: views, Switches: switches,
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits, IdleSeconds: 3600}}},
-		Default:   "base", Daemon: "/bin/true", Install: "fleet", MaxInstances: most, StartTime: time.Minute, Metrics: metrics, Log: log,
+		Default:   "base", Daemon: "/bin/true", Install: "fleet", Instances: orchestrator.Instances{MaxInstances: most}, StartTime: time.Minute, Metrics: metrics, Log: log,
 		Lifecycle: lifecycle.Bounds{Queue: most, QueueTime: time.Minute},
 	})
 	return orch, hub, metrics, err

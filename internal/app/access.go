@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"sync"
@@ -14,7 +15,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
 // LocalOwner is who calls a server that wants no key.
@@ -23,7 +26,11 @@ var LocalOwner = sandbox.Owner{Tenant: "default", User: "local"}
 // access decides whether calls need a key. In mode auto they do as soon as one exists: the first one
 // can be made on a fresh server, and closes it at once.
 type access struct {
-	*App
+	cfg      config.Config
+	log      *slog.Logger
+	store    *store.Store
+	keys     *auth.Keys
+	audit    *audit.Log
 	closed   atomic.Bool // a key is needed
 	refusals *auth.Refusals
 	stop     context.CancelFunc

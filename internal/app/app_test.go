@@ -68,7 +68,7 @@ func TestOpenStoreOfANewerFolder(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	var order []int
-	p := &App{}
+	p := &closers{}
 	broken := errors.New("broken")
 	for i := range 3 {
 		p.onClose(func() error {

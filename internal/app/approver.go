@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/approval"
+	"github.com/skerry-sandbox/skerry/internal/execution/run"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -37,18 +38,16 @@ func (a approver) Approve(ctx context.Context, r policy.ApprovalRequest) error {
 	return a.Ask(ctx, c)
 }
 
-// openApprovals begins to take decisions. What waits for them comes in by p.approvals.
-func (p *App) openApprovals(context.Context) error {
+// openApprovals begins to take decisions. holds hold the deadlines of execs whose calls wait for them.
+func (b *builder) openApprovals(f *foundation, holds *run.Holds) *approval.Approvals {
 	o := approval.Options{
-		Store: p.store, Grants: p.store, Audit: p.audit, Replica: p.peers.ID(), Alive: p.peers.Alive, Timeout: p.cfg.Approvals.Timeout, Log: p.log,
-		Waits: func(ctx context.Context, a sandbox.Approval) func(sandbox.Approval) {
-			return p.orch.Runs.ApprovalWaits(ctx, a)
-		},
+		Store: f.store, Grants: f.store, Audit: f.audit, Replica: f.data.peers.ID(), Alive: f.data.peers.Alive, Timeout: b.cfg.Approvals.Timeout, Log: b.log,
+		Waits: holds.ApprovalWaits,
 	}
-	if c := p.cfg.Approvals; c.WebhookURL != "" {
+	if c := b.cfg.Approvals; c.WebhookURL != "" {
 		o.Webhook = &approval.Webhook{URL: c.WebhookURL, Secret: []byte(c.WebhookSecret)}
 	}
-	p.approvals = approval.New(o)
-	p.onClose(func() error { p.approvals.Close(); return nil })
-	return nil
+	a := approval.New(o)
+	b.onClose(func() error { a.Close(); return nil })
+	return a
 }

@@ -3,18 +3,20 @@ package app
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
 
 // openDisk finds or makes what bounds the files of threads. Sandboxes of a former server have them open.
-func (p *App) openDisk(ctx context.Context) (err error) {
-	found, err := p.driver.List(ctx, map[string]string{sandbox.LabelInstall: p.install})
+func openDisk(ctx context.Context, cfg config.Config, data *dataFolder, d driver.Driver, log *slog.Logger) (*quota.Volume, error) {
+	found, err := d.List(ctx, map[string]string{sandbox.LabelInstall: data.install})
 	if err != nil {
-		return fmt.Errorf("list sandboxes: %w", err)
+		return nil, fmt.Errorf("list sandboxes: %w", err)
 	}
 	live, anybody := map[string]bool{}, false
 	for _, inst := range found {
@@ -25,10 +27,9 @@ func (p *App) openDisk(ctx context.Context) (err error) {
 			live[filepath.Join(inst.Labels[sandbox.LabelTenant], "users", inst.Labels[sandbox.LabelUser], "threads")] = true
 		}
 	}
-	o := DiskOptions(p.cfg)
-	o.Log, o.Live = p.log, func(threads string) bool { return anybody || live[threads] }
-	p.disk, err = quota.Open(ctx, o)
-	return err
+	o := DiskOptions(cfg)
+	o.Log, o.Live = log, func(threads string) bool { return anybody || live[threads] }
+	return quota.Open(ctx, o)
 }
 
 // DiskOptions are the options of the disk quota by the configuration.

@@ -1,17 +1,16 @@
 // Package app builds the server from its parts, in the order of their dependencies, and runs it: New, Run, Close.
 // It also opens some of the parts alone, for commands that look at them.
 //
-// A part gets the parts it needs when it is made. These calls go the other way, through a function that reads a
-// field of App, which a later step sets. No request, exec or tool call exists before all steps are done:
-//   - approval.Options.Waits asks the orchestrator for the exec that waits. The orchestrator is built on the
-//     approvals, by way of the policy's guard.
-//   - policy.Options.Narrowed asks the orchestrator for the capabilities of a thread. The orchestrator is built on
-//     the guard.
-//   - bridge.Options.Keep has the orchestrator store a large result. The orchestrator is built on the bridge.
-//   - limits.Options.Disk asks the orchestrator for the disk that a user takes. The orchestrator is built on the
-//     limits.
-//   - plugins.Options.Changed tells the hub and the library of skills. Both read the list of plugins, so they come
-//     later. A nil field means that the part does not exist yet, and reads the list when it is made.
+// A part gets the parts it needs when it is made; none is told of another one later. Where two parts need each other,
+// what they share is a part of its own, which both get:
+//   - The instances and the execs of this server (work) are made before the orchestrator. So the deadline of an exec
+//     can be held while a call waits for a person (run.Holds), and the policy's guard knows what a thread was
+//     narrowed to (start.Narrowing).
+//   - The folders of threads are made before the limits, which measure them (files.Meter).
+//   - The runner of an exec tells the bridge where large results of its calls go (bridge.Exec.Keep).
+//   - Plugins tell of their changes (changes). The hub and the library of skills listen from when they are made, and
+//     read the plugins at that time.
 //
-// Locks: imageImport.mu guards the import that is under way. The import runs without it.
+// Locks: imageImport.mu guards the import that is under way, and changes.mu who listens. The import runs, and
+// listeners are called, without them.
 package app

@@ -19,20 +19,20 @@ const importTime = 10 * time.Minute
 
 // importing copies the image of a template into the driver's own store: now, when a server is of no use without it,
 // else at the first start of a sandbox, by what it returns. Nil: it is there, or there is nothing to copy.
-func (p *App) importing(ctx context.Context, store driver.ImageStore, t template.Template, image string) (func(context.Context) error, error) {
-	if t.Name == p.cfg.DefaultTemplate || t.Image.OCI == baseImage {
-		return nil, p.importImage(ctx, store, t, image)
+func (r *templateReader) importing(ctx context.Context, store driver.ImageStore, t template.Template, image string) (func(context.Context) error, error) {
+	if t.Name == r.cfg.DefaultTemplate || t.Image.OCI == baseImage {
+		return nil, r.importImage(ctx, store, t, image)
 	}
-	if len(t.ImageSources(p.cfg.Images)) == 0 {
+	if len(t.ImageSources(r.cfg.Images)) == 0 {
 		return nil, nil
 	}
 	own, stop := context.WithCancel(context.Background())
 	i := &imageImport{run: func() error {
 		ctx, cancel := context.WithTimeout(own, importTime)
 		defer cancel()
-		return p.importImage(ctx, store, t, image)
+		return r.importImage(ctx, store, t, image)
 	}, template: t.Name}
-	p.onClose(func() error { stop(); i.wg.Wait(); return nil })
+	r.closers.onClose(func() error { stop(); i.wg.Wait(); return nil })
 	return i.wait, nil
 }
 
@@ -75,15 +75,15 @@ func (i *imageImport) wait(ctx context.Context) error {
 
 // importImage copies what the images folder has of a template into the driver's own store, when it is
 // not there or is another by now. A template without any uses what is in the store.
-func (p *App) importImage(ctx context.Context, store driver.ImageStore, t template.Template, image string) error {
-	for _, source := range t.ImageSources(p.cfg.Images) {
+func (r *templateReader) importImage(ctx context.Context, store driver.ImageStore, t template.Template, image string) error {
+	for _, source := range t.ImageSources(r.cfg.Images) {
 		if _, err := os.Stat(source); err != nil {
 			continue
 		}
 		began := time.Now()
 		imported, err := store.ImportImage(ctx, image, source)
 		if imported {
-			p.log.Info("imported an image", "template", t.Name, "image", image, "source", source, "took", time.Since(began).Round(time.Millisecond))
+			r.log.Info("imported an image", "template", t.Name, "image", image, "source", source, "took", time.Since(began).Round(time.Millisecond))
 		}
 		return err
 	}

@@ -24,21 +24,20 @@ type isolation struct {
 }
 
 // openIsolation removes what a former server left, and is ready to start servers.
-func (p *App) openIsolation(ctx context.Context) error {
-	tmpl, ok := p.templates[toolServerTemplate]
+func (b *builder) openIsolation(ctx context.Context, f *foundation, m *materials) (*isolation, error) {
+	tmpl, ok := m.templates[toolServerTemplate]
 	if !ok {
-		tmpl = p.templates[p.cfg.DefaultTemplate]
+		tmpl = m.templates[b.cfg.DefaultTemplate]
 	}
 	tmpl.Template.Image = tmpl.Image
-	i := &isolation{audit: p.audit}
+	i := &isolation{audit: f.audit}
 	var err error
 	i.sandboxes, err = servers.New(ctx, servers.Options{
-		Driver: p.driver, NextUID: p.store.NextUID, Template: tmpl.Template, Daemon: p.sandboxd, Install: p.install, Replica: p.peers.ID(), Alive: p.peers.Alive,
-		RunDir: filepath.Join(p.cfg.Data, "mcp-run"), HomesDir: filepath.Join(p.cfg.Data, "mcp-homes"),
-		StartTime: p.cfg.StartTimeout, Log: p.log, Refused: i.refused,
+		Driver: m.driver, NextUID: f.store.NextUID, Template: tmpl.Template, Daemon: m.sandboxd, Install: f.data.install, Replica: f.data.peers.ID(), Alive: f.data.peers.Alive,
+		RunDir: filepath.Join(b.cfg.Data, "mcp-run"), HomesDir: filepath.Join(b.cfg.Data, "mcp-homes"),
+		StartTime: b.cfg.StartTimeout, Log: b.log, Refused: i.refused,
 	})
-	p.isolation = i
-	return err
+	return i, err
 }
 
 // Start implements transport.Isolation.

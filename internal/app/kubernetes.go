@@ -3,56 +3,57 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
 	"github.com/skerry-sandbox/skerry/internal/template"
 )
 
 // openKubernetes has sandboxes be pods.
-func (p *App) openKubernetes(ctx context.Context) error {
-	o, err := p.kubernetesOptions()
+func openKubernetes(ctx context.Context, cfg config.Config, log *slog.Logger) (driver.Driver, error) {
+	o, err := KubernetesOptions(cfg, log)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if o.Authority, err = p.authority(ctx); err != nil {
-		return err
+	if o.Authority, err = authority(ctx, cfg); err != nil {
+		return nil, err
 	}
 	d, err := kubernetes.New(o)
 	if err != nil {
-		return err // says which driver
+		return nil, err // says which driver
 	}
-	p.driver = d
-	p.onClose(d.Close)
 	if _, err := d.Capabilities(ctx); err != nil {
-		return fmt.Errorf("driver kubernetes, namespace %s: %w", o.Namespace, err)
+		return nil, errors.Join(fmt.Errorf("driver kubernetes, namespace %s: %w", o.Namespace, err), d.Close())
 	}
 	if !o.Claims {
-		return nil
+		return d, nil
 	}
 	problem, err := d.ClaimsProblem(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("driver kubernetes, namespace %s: %w", o.Namespace, err)
+		return nil, errors.Join(fmt.Errorf("driver kubernetes, namespace %s: %w", o.Namespace, err), d.Close())
 	case problem != "":
-		return fmt.Errorf("driver kubernetes: a template has kubernetes.claim, and %s", problem)
+		return nil, errors.Join(fmt.Errorf("driver kubernetes: a template has kubernetes.claim, and %s", problem), d.Close())
 	}
-	return nil
+	return d, nil
 }
 
-// kubernetesOptions are those of the configuration.
-func (p *App) kubernetesOptions() (kubernetes.Options, error) {
-	c := p.cfg.Kubernetes
+// KubernetesOptions are the driver's options by the configuration.
+func KubernetesOptions(cfg config.Config, log *slog.Logger) (kubernetes.Options, error) {
+	c := cfg.Kubernetes
 	cluster, namespace, err := kubernetes.Connect(c.Kubeconfig)
 	if err != nil {
 		return kubernetes.Options{}, err
 	}
-	templates, err := p.templateFiles()
+	templates, err := TemplateFiles(cfg)
 	if err != nil {
 		return kubernetes.Options{}, err
 	}
@@ -71,7 +72,7 @@ func (p *App) kubernetesOptions() (kubernetes.Options, error) {
 		RuntimeClasses: map[string]string{"runc": c.RuncClass, "runsc": c.RunscClass}, Seccomp: c.Seccomp,
 		CPUShare: float64(c.CPUPercent) / 100, MemoryShare: float64(c.MemoryPercent) / 100,
 		Volumes: kubernetes.VolumeOptions{StorageClass: c.VolumeClass, Size: c.VolumeSize, AccessMode: corev1.PersistentVolumeAccessMode(c.VolumeAccess)},
-		Claims:  claims, Unpoliced: c.Unpoliced, ProveClosed: true, StartTimeout: p.cfg.StartTimeout, Log: p.log,
+		Claims:  claims, Unpoliced: c.Unpoliced, ProveClosed: true, StartTimeout: cfg.StartTimeout, Log: log,
 	}, nil
 }
 

@@ -1,23 +1,20 @@
 package app
 
 import (
-	"context"
-
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/limits"
+	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/files"
 )
 
 // openLimits makes the gate that bounds what callers take, and counts it.
-func (p *App) openLimits() {
-	p.limits = limits.New(limits.Options{
-		State: p.store, Table: limitTable{&p.cfg.Limits}, Server: p.peers.ID(), Refused: p.metrics.Limited, Log: p.log,
-		// It is built before the orchestrator, and called only after it.
-		Disk: func(ctx context.Context, tenant, user string) (int64, error) {
-			return p.orch.Files.DiskUsed(ctx, tenant, user)
-		},
+func (b *builder) openLimits(f *foundation, m *metrics.Metrics, disk *files.Meter) *limits.Gate {
+	g := limits.New(limits.Options{
+		State: f.store, Table: limitTable{&b.cfg.Limits}, Server: f.data.peers.ID(), Refused: m.Limited, Disk: disk.Used, Log: b.log,
 	})
-	p.onClose(p.limits.Close)
+	b.onClose(g.Close)
+	return g
 }
 
 // limitTable is the configuration as limits want it.

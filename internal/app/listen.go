@@ -15,6 +15,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/platform/tlsfiles"
 )
 
@@ -32,7 +33,7 @@ const (
 // listen serves until ctx ends, then drains: it goes on answering, but takes no new work, or passes it on, until the execs
 // that run have ended. Then streams without an end are ended, and the listener is closed.
 func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) error {
-	l, err := p.openListener()
+	l, err := openListener(p.cfg, p.tls, p.log)
 	if err != nil {
 		return err
 	}
@@ -90,43 +91,42 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 
 // openListener listens, and makes sure of what the configuration took for granted: a name such as localhost may
 // stand for an address that others reach, too.
-func (p *App) openListener() (net.Listener, error) {
-	l, err := net.Listen("tcp", p.cfg.Listen)
+func openListener(cfg config.Config, tls *tlsfiles.Server, log *slog.Logger) (net.Listener, error) {
+	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	addr, ok := l.Addr().(*net.TCPAddr)
 	loopback := ok && addr.IP.IsLoopback()
-	if p.cfg.Loopback() && !loopback {
-		return nil, errors.Join(fmt.Errorf("listen: %s is %s on this machine, which others can reach: write 127.0.0.1", p.cfg.Listen, l.Addr()), l.Close())
+	if cfg.Loopback() && !loopback {
+		return nil, errors.Join(fmt.Errorf("listen: %s is %s on this machine, which others can reach: write 127.0.0.1", cfg.Listen, l.Addr()), l.Close())
 	}
-	if !loopback && p.tls == nil {
-		p.log.Warn("credentials go over the network in the clear: configure tls, or have a proxy in front that does", "listen", p.cfg.Listen)
+	if !loopback && tls == nil {
+		log.Warn("credentials go over the network in the clear: configure tls, or have a proxy in front that does", "listen", cfg.Listen)
 	}
 	return l, nil
 }
 
 // openTLS reads the files of the listener's TLS, and looks at them from then on.
-func (p *App) openTLS(ctx context.Context) error {
-	c := p.cfg.TLS
+func (b *builder) openTLS(ctx context.Context) (*tlsfiles.Server, error) {
+	c := b.cfg.TLS
 	if c.Cert == "" {
-		return nil
+		return nil, nil //nolint:nilnil // http
 	}
-	s, err := tlsfiles.Open(tlsfiles.Files{Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA}, tlsfiles.Options{Log: p.log})
+	s, err := tlsfiles.Open(tlsfiles.Files{Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA}, tlsfiles.Options{Log: b.log})
 	if err != nil {
-		return fmt.Errorf("tls: %w", err)
+		return nil, fmt.Errorf("tls: %w", err)
 	}
-	p.tls = s
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
 	watching.Go(func() { s.Watch(watch) })
-	p.onClose(func() error { stop(); watching.Wait(); return nil })
-	return nil
+	b.onClose(func() error { stop(); watching.Wait(); return nil })
+	return s, nil
 }
 
 // tlsCheck is what /readyz says of the certificate. Files that cannot be used do not make the server less ready.
-func (p *App) tlsCheck() rest.Check {
-	until, refused := p.tls.State()
+func tlsCheck(tls *tlsfiles.Server) rest.Check {
+	until, refused := tls.State()
 	c := rest.Check{Name: "tls", OK: time.Now().Before(until), Detail: "the certificate is good until " + until.UTC().Format(time.RFC3339)}
 	if refused != nil {
 		c.Detail += "; its files changed and cannot be used, the log says why"

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,8 +18,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
 
-// start does of a start what decides whether the server may be called without a credential.
-func start(t *testing.T, cfg config.Config, keys bool) error {
+// startWith does of a start what decides whether the server may be called without a credential.
+func startWith(t *testing.T, cfg config.Config, keys bool) error {
 	t.Helper()
 	if err := cfg.Check(); err != nil {
 		return err
@@ -30,19 +29,19 @@ func start(t *testing.T, cfg config.Config, keys bool) error {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	p := &App{cfg: cfg, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: s, keys: auth.New(s, auth.Options{})}
+	log, bearers := slog.New(slog.DiscardHandler), auth.New(s, auth.Options{})
 	if keys {
 		root := sandbox.Caller{Owner: sandbox.Owner{Tenant: "default", User: "root"}, Role: sandbox.RoleAdmin}
-		if _, _, err := p.keys.CreateKey(t.Context(), root, auth.Key{User: "ann"}); err != nil {
+		if _, _, err := bearers.CreateKey(t.Context(), root, auth.Key{User: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a := &access{App: p}
+	a := &access{cfg: cfg, log: log, store: s, keys: bearers}
 	if err := a.open(context.WithoutCancel(t.Context())); err != nil {
 		return err
 	}
 	defer a.close() //nolint:errcheck // never fails
-	l, err := p.openListener()
+	l, err := openListener(cfg, nil, log)
 	if err != nil {
 		return err
 	}
@@ -71,7 +70,7 @@ func TestOpenListeners(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = start(t, cfg, false)
+			err = startWith(t, cfg, false)
 			if want := c.loopback && auth != "keys"; (err == nil) != want && !strings.Contains(c.listen, "::") { // a machine may have no IPv6
 				t.Errorf("%s, auth %s, no key: %v", c.listen, auth, err)
 			}
@@ -83,7 +82,7 @@ func TestOpenListeners(t *testing.T) {
 	for _, bad := range []string{"unix:/run/skerry.sock", "/run/skerry.sock", "unix:///run/x:1", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:99999", "127.0.0.1:-1", ""} {
 		cfg := config.Default()
 		cfg.Listen, cfg.Data = bad, t.TempDir()
-		if err := start(t, cfg, true); err == nil || !strings.Contains(err.Error(), "listen:") {
+		if err := startWith(t, cfg, true); err == nil || !strings.Contains(err.Error(), "listen:") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -93,7 +92,7 @@ func TestOpenListeners(t *testing.T) {
 		if change != nil {
 			change(&cfg)
 		}
-		if err := start(t, cfg, change == nil); err != nil {
+		if err := startWith(t, cfg, change == nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -114,7 +113,7 @@ func TestFirstKey(t *testing.T) {
 	defer log.Close()
 	cfg := config.Default()
 	cfg.Auth = "keys"
-	a := &access{App: &App{cfg: cfg, store: s, keys: auth.New(s, auth.Options{}), audit: log}}
+	a := &access{cfg: cfg, store: s, keys: auth.New(s, auth.Options{}), audit: log}
 	t.Setenv(firstKeyEnv, "secret")
 	if err := a.open(t.Context()); err == nil || !strings.Contains(err.Error(), "SKERRY_FIRST_KEY: the first key is not sk_ and 64 hex digits") {
 		t.Errorf("%v", err)
@@ -142,15 +141,15 @@ func TestStartWaitsForRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	p := &App{log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: s}
+	log := slog.New(slog.DiscardHandler)
 	redis.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := p.awaitStore(ctx); !errors.Is(err, sandbox.Unavailable) {
+	if err := awaitStore(ctx, s, log); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("without Redis: %v", err)
 	}
 	waited := make(chan error, 1)
-	go func() { waited <- p.awaitStore(t.Context()) }()
+	go func() { waited <- awaitStore(t.Context(), s, log) }()
 	redis.Restart()
 	if err := <-waited; err != nil {
 		t.Error(err)

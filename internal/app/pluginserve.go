@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
@@ -18,46 +21,55 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// openPlugins opens the plugins, which the hub and the library of skills ask.
-func (p *App) openPlugins(context.Context) (err error) {
-	if p.extensions, err = extensions.New(p.cfg.Extensions); err != nil {
-		return err
+// extensionSet is what users have switched on: skills and MCP servers by the files of extensions, and those of plugins.
+type extensionSet struct {
+	files   *extensions.Files
+	plugins *plugins.Service
+	changes *changes // of plugins
+	from    []netip.Prefix
+	egress  []string
+}
+
+// openExtensions opens the files of extensions, and the plugins.
+func (b *builder) openExtensions(f *foundation) (*extensionSet, error) {
+	x := &extensionSet{changes: &changes{}, egress: b.cfg.Plugins.Egress}
+	var err error
+	if x.files, err = extensions.New(b.cfg.Extensions); err != nil {
+		return nil, err
 	}
-	addresses, err := p.cfg.Plugins.Prefixes()
-	if err != nil {
-		return fmt.Errorf("plugins.addresses: %w", err)
+	if x.from, err = b.cfg.Plugins.Prefixes(); err != nil {
+		return nil, fmt.Errorf("plugins.addresses: %w", err)
 	}
-	if _, err := egress.ParseRules(p.cfg.Plugins.Egress); err != nil {
-		return fmt.Errorf("plugins.egress: %w", err)
+	if _, err := egress.ParseRules(b.cfg.Plugins.Egress); err != nil {
+		return nil, fmt.Errorf("plugins.egress: %w", err)
 	}
-	p.plugins, err = plugins.Open(plugins.Options{
-		Dir: filepath.Join(p.cfg.Data, "plugins"), Stage: p.ofSlot("stage"), Extensions: p.extensions, Audit: p.audit, Log: p.log,
-		RunCommands: p.cfg.Plugins.RunCommands, Trust: p.cfg.TrustInstalls, Addresses: addresses, Folders: p.cfg.Plugins.Folders,
-		Changed: p.pluginsChanged, Removed: p.pluginRemoved, Sealer: p.sealer,
+	x.plugins, err = plugins.Open(plugins.Options{
+		Dir: filepath.Join(f.data.path, "plugins"), Stage: f.data.ofSlot("stage"), Extensions: x.files, Audit: f.audit, Log: b.log,
+		RunCommands: b.cfg.Plugins.RunCommands, Trust: b.cfg.TrustInstalls, Addresses: x.from, Folders: b.cfg.Plugins.Folders,
+		Changed: x.changes.tell, Removed: f.data.removePluginHomes, Sealer: f.sealer,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.onClose(p.plugins.Close)
-	p.secrets.AlsoRenew(p.plugins.Renew)
-	if !p.onlyServer() {
-		return nil // a folder without an owner may be what another server installs
+	b.onClose(x.plugins.Close)
+	f.secrets.AlsoRenew(x.plugins.Renew)
+	if !f.data.alone() {
+		return x, nil // a folder without an owner may be what another server installs
 	}
-	if err := p.plugins.Sweep(); err != nil {
-		p.log.Warn("plugins: files of none stay behind", "error", err)
+	if err := x.plugins.Sweep(); err != nil {
+		b.log.Warn("plugins: files of none stay behind", "error", err)
 	}
-	return nil
+	return x, nil
 }
 
-// userServers are what the hub has of plugins.
-func (p *App) userServers() hub.UserServers {
-	addresses, _ := p.cfg.Plugins.Prefixes() // openPlugins has looked at them
-	return hub.UserServers{Of: p.plugins.Servers, Addresses: addresses, Egress: p.cfg.Plugins.Egress}
+// servers are what the hub has of plugins.
+func (x *extensionSet) servers() hub.UserServers {
+	return hub.UserServers{Of: x.plugins.Servers, Addresses: x.from, Egress: x.egress}
 }
 
-// pluginCommands returns what a user's plugins add to prompts.
-func (p *App) pluginCommands(o sandbox.Owner) ([]prompt.Command, error) {
-	list, err := p.plugins.AllCommands(o)
+// commands returns what a user's plugins add to prompts.
+func (x *extensionSet) commands(o sandbox.Owner) ([]prompt.Command, error) {
+	list, err := x.plugins.AllCommands(o)
 	if err != nil {
 		return nil, err
 	}
@@ -68,21 +80,33 @@ func (p *App) pluginCommands(o sandbox.Owner) ([]prompt.Command, error) {
 	return commands, nil
 }
 
-// pluginsChanged applies a change of plugins to tools and to the folders of sandboxes.
-func (p *App) pluginsChanged() {
-	if p.hub != nil {
-		p.hub.LookAgain()
-	}
-	if p.skills != nil {
-		p.skills.Notify()
+// changes tells those who listen that the plugins of users have changed.
+type changes struct {
+	mu   sync.Mutex
+	told []func()
+}
+
+// listen has f called after each change from now on.
+func (c *changes) listen(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, f)
+}
+
+func (c *changes) tell() {
+	c.mu.Lock()
+	told := slices.Clone(c.told)
+	c.mu.Unlock()
+	for _, f := range told {
+		f()
 	}
 }
 
-// pluginRemoved removes what a plugin's MCP servers have kept for their users.
-func (p *App) pluginRemoved(o sandbox.Owner, shared bool, servers []string) error {
+// removePluginHomes removes what a plugin's MCP servers have kept for their users.
+func (d *dataFolder) removePluginHomes(o sandbox.Owner, shared bool, servers []string) error {
 	users := []string{o.User}
 	if shared {
-		entries, err := os.ReadDir(filepath.Join(p.cfg.Data, "tenants", o.Tenant, "users"))
+		entries, err := os.ReadDir(filepath.Join(d.path, "tenants", o.Tenant, "users"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -93,7 +117,7 @@ func (p *App) pluginRemoved(o sandbox.Owner, shared bool, servers []string) erro
 	var errs []error
 	for _, user := range users {
 		for _, name := range servers {
-			home := filepath.Join(p.cfg.Data, "mcp-homes", hub.HomeName(name, sandbox.Owner{Tenant: o.Tenant, User: user}))
+			home := filepath.Join(d.path, "mcp-homes", hub.HomeName(name, sandbox.Owner{Tenant: o.Tenant, User: user}))
 			errs = append(errs, os.RemoveAll(home))
 		}
 	}

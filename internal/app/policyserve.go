@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
 // PolicyFile is where the server's rules are.
@@ -25,27 +26,27 @@ func PolicyFile(cfg config.Config) string {
 }
 
 // openPolicy reads the rules and follows their files; each change is recorded, and reaches running sandboxes.
-func (p *App) openPolicy(context.Context) (err error) {
-	p.policy, err = policy.Open(policy.EngineOptions{
-		File: PolicyFile(p.cfg), Needed: p.cfg.Policy != "", Tenants: filepath.Join(p.cfg.Data, "policy", "tenants"), Log: p.log,
+func (b *builder) openPolicy(f *foundation, tools *hub.Hub) (*policy.Engine, error) {
+	e, err := policy.Open(policy.EngineOptions{
+		File: PolicyFile(b.cfg), Needed: b.cfg.Policy != "", Tenants: filepath.Join(b.cfg.Data, "policy", "tenants"), Log: b.log,
 		Changed: func(tenant string, s policy.Status) {
-			p.hub.Announce()
-			rec := audit.Record{Tenant: cmp.Or(tenant, p.cfg.OperatorTenant), Action: audit.ActionConfigReload, Phase: audit.PhaseResult, Subject: "policy", Outcome: "ok", Detail: s.Source + " " + s.Digest}
+			tools.Announce()
+			rec := audit.Record{Tenant: cmp.Or(tenant, b.cfg.OperatorTenant), Action: audit.ActionConfigReload, Phase: audit.PhaseResult, Subject: "policy", Outcome: "ok", Detail: s.Source + " " + s.Digest}
 			if s.Problem != nil {
 				rec.Outcome, rec.Detail = "error", s.Problem.Error()
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			if _, err := p.audit.Append(ctx, rec); err != nil {
-				p.log.Error("a change of the policy is not recorded", "error", err)
+			if _, err := f.audit.Append(ctx, rec); err != nil {
+				b.log.Error("a change of the policy is not recorded", "error", err)
 			}
 		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.onClose(p.policy.Close)
-	return nil
+	b.onClose(e.Close)
+	return e, nil
 }
 
 // rateCounter counts what rules limit in the state store, for all servers together.
@@ -71,6 +72,7 @@ func (c rateCounter) Take(ctx context.Context, rates []policy.Rate) (*policy.Rat
 type policyAdmin struct {
 	*policy.Engine
 	access *access
+	hub    *hub.Hub
 }
 
 // PutPolicy replaces rules.
@@ -156,7 +158,7 @@ func (a policyAdmin) sampleOf(ctx context.Context, r audit.Record) (s policy.Sam
 	case audit.ActionToolCall:
 		s.Exec = r.Exec
 		t := sandbox.Thread{Owner: sandbox.Owner{Tenant: r.Tenant, User: r.User}, ID: r.Thread}
-		tool, err := a.access.hub.Catalog.Resolve(ctx, t, sandbox.ToolRef{Printed: r.Subject})
+		tool, err := a.hub.Catalog.Resolve(ctx, t, sandbox.ToolRef{Printed: r.Subject})
 		if err != nil {
 			notes = append(notes, "the tool is not there now: its server and its own name are taken from the printed name, its annotations are not known")
 			s.Server, s.Tool, _ = strings.Cut(r.Subject, "__")

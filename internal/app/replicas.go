@@ -9,14 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/skerry-sandbox/skerry/internal/api/rest"
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/audit/archive"
-	"github.com/skerry-sandbox/skerry/internal/audit/sink"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/drain"
@@ -67,157 +62,48 @@ func whoHas(data string) string {
 }
 
 // openReplica makes this process one of the servers of the data folder.
-func (p *App) openReplica(ctx context.Context) error {
-	dir := ReplicasDir(p.cfg.Data)
+func (b *builder) openReplica(ctx context.Context) (*peer.Peers, error) {
+	dir := ReplicasDir(b.cfg.Data)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // sandboxes' sockets are below
-		return fmt.Errorf("data folder: %w", err)
+		return nil, fmt.Errorf("data folder: %w", err)
 	}
 	r, err := replica.Join(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.onClose(r.Leave)
-	network, err := p.network(ctx)
+	b.onClose(r.Leave)
+	reached, err := network(ctx, b.cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.peers = peer.New(r, network)
-	p.onClose(p.peers.Close)
-	return p.peers.CheckFormer(ctx)
+	peers := peer.New(r, reached)
+	b.onClose(peers.Close)
+	return peers, peers.CheckFormer(ctx)
 }
 
 // network says how servers on other machines reach this one; nil: there are none.
-func (p *App) network(ctx context.Context) (*peer.Network, error) {
-	if p.cfg.PeerListen == "" {
+func network(ctx context.Context, cfg config.Config) (*peer.Network, error) {
+	if cfg.PeerListen == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	a, err := p.authority(ctx)
+	a, err := authority(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &peer.Network{Listen: p.cfg.PeerListen, Serve: a.ServeServers(), Dial: a.DialServer()}, nil
+	return &peer.Network{Listen: cfg.PeerListen, Serve: a.ServeServers(), Dial: a.DialServer()}, nil
 }
 
 // authority is that of the installation: the configured one, or one in the data folder.
-func (p *App) authority(ctx context.Context) (*pki.Authority, error) {
-	if c := p.cfg.Authority; c.Cert != "" {
+func authority(ctx context.Context, cfg config.Config) (*pki.Authority, error) {
+	if c := cfg.Authority; c.Cert != "" {
 		return pki.Load(c.Cert, c.Key)
 	}
-	return pki.Open(ctx, filepath.Join(p.cfg.Data, "authority"))
+	return pki.Open(ctx, filepath.Join(cfg.Data, "authority"))
 }
 
-// ofSlot is the name of a file or folder that only this replica writes.
-func (p *App) ofSlot(name string) string {
-	if p.peers == nil || p.peers.Slot() == 1 { // doctor looks at some parts without a server
-		return name
-	}
-	return fmt.Sprintf("%s-%d", name, p.peers.Slot())
-}
-
-// onlyServer reports whether no other server has the data folder now.
-func (p *App) onlyServer() bool {
-	if p.peers == nil {
-		return true
-	}
-	others, err := p.peers.Peers()
-	return err == nil && len(others) == 0
-}
-
-// openAudit opens the audit log of a slot.
-func (p *App) openAudit(slot int) (*audit.Log, error) {
-	options := audit.Options{Dir: filepath.Join(p.cfg.Data, "audit"), Slot: slot, Keep: auditKeep(p.cfg.Audit), Log: p.log}
-	if !p.store.Embedded() {
-		options.Redis = p.store.Redis()
-	}
-	var err error
-	if options.Sinks, err = AuditSinks(p.cfg.Audit); err != nil {
-		return nil, err
-	}
-	if options.Archive, err = auditArchive(p.cfg); err != nil {
-		return nil, err
-	}
-	options.KeepSegments = time.Duration(p.cfg.Audit.KeepSegments) * 24 * time.Hour
-	options.FailOpen = p.cfg.Audit.OnFailure == "open"
-	p.signer.sign(&options)
-	return audit.Open(options)
-}
-
-// AuditSinks are those of one log, which closes them.
-func AuditSinks(c config.Audit) (sinks []audit.Sink, err error) {
-	if c.Webhook != "" {
-		allowed, err := c.Prefixes()
-		if err != nil {
-			return nil, err
-		}
-		w, err := sink.NewWebhook(c.Webhook, []byte(c.WebhookSecret), allowed)
-		if err != nil {
-			return nil, err
-		}
-		sinks = append(sinks, w)
-	}
-	if c.Syslog != "" {
-		s, err := sink.NewSyslog(c.Syslog)
-		if err != nil {
-			return nil, err
-		}
-		sinks = append(sinks, s)
-	}
-	return sinks, nil
-}
-
-// auditArchive is that of one log, which closes it; nil: there is none.
-func auditArchive(c config.Config) (audit.Archive, error) {
-	address := c.Audit.Archive
-	switch {
-	case address == "":
-		return nil, nil //nolint:nilnil // there is none
-	case !strings.HasPrefix(address, "s3://"):
-		return archive.NewFolder(address), nil
-	}
-	o, err := S3Options(c.S3)
-	if err != nil {
-		return nil, err
-	}
-	o.MaxBytes = 0 // reading stops behind the size of the segment
-	b, err := archive.NewBucket(address, o)
-	if err != nil {
-		return nil, fmt.Errorf("audit.archive: %w", err)
-	}
-	return b, nil
-}
-
-// archiveCheck tells how far the audit archive is. A server whose archive is away serves all the same.
-func (p *App) archiveCheck() []rest.Check {
-	s, ok := p.audit.Archive()
-	if !ok {
-		return nil
-	}
-	c := rest.Check{Name: "audit archive", OK: true, Detail: fmt.Sprintf("%d segments behind", s.Behind)}
-	if s.Err != nil { // /readyz needs no key: why is in the server's log
-		c.Detail += "; archiving fails now"
-	}
-	return []rest.Check{c}
-}
-
-// sinkChecks tell how far the sinks are. A server whose sinks are away serves all the same.
-func (p *App) sinkChecks() (checks []rest.Check) {
-	for _, s := range p.audit.Sinks() {
-		c := rest.Check{Name: "audit " + s.Name, OK: true, Detail: fmt.Sprintf("%d records behind", s.Behind)}
-		if s.Error != "" {
-			c.Detail += "; it does not take them now"
-		}
-		checks = append(checks, c)
-	}
-	return checks
-}
-
-func auditKeep(c config.Audit) audit.Keep {
-	return audit.Keep{Records: int64(c.RedisRecords), Bytes: int64(c.RedisMiB) << 20, Age: c.RedisAge}
-}
-
-// settleReplicas has the orchestrator settle what replicas left that ended.
-func (p *App) settleReplicas(settle func(ownership.ExitedReplica) error) error {
-	return p.peers.Settle(func(i replica.Info) error { return settle(ownership.ExitedReplica{Replica: i.ID, Slot: i.Slot}) })
+// settle has the orchestrator settle what replicas left that ended.
+func (d *dataFolder) settle(settle func(ownership.ExitedReplica) error) error {
+	return d.peers.Settle(func(i replica.Info) error { return settle(ownership.ExitedReplica{Replica: i.ID, Slot: i.Slot}) })
 }
 
 // routing is api/rest's view of the replicas.
@@ -246,10 +132,6 @@ func (p routing) ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec s
 		return found, nil
 	}
 }
-
-// checkUIDs keeps what has a uid from sharing it, whatever the state has lost. It comes after the disk, which may bring
-// the threads' folders with it.
-func (p *App) checkUIDs(ctx context.Context) error { return p.store.CheckUIDs(ctx) }
 
 // highestUID is the highest uid that a workspace or the home of an MCP server has.
 func highestUID(data string) (int, error) {

@@ -2,70 +2,84 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"slices"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
-// openSecrets opens the keys, by which other parts seal what they keep, and the secrets.
-func (p *App) openSecrets(context.Context) error {
-	s := p.cfg.Secrets
-	var err error
-	if p.sealer, err = secrets.OpenKeys(s.KeyFile, p.cfg.Data); err != nil {
-		return err
-	}
-	p.secrets = secrets.Open(secrets.Options{Store: p.store, Keys: p.sealer, Env: s.Env, Lookup: os.LookupEnv, Dir: s.Dir, Exec: s.Exec, Log: p.log})
-	p.onClose(p.secrets.Close)
-	return nil
+// vault is the keys that seal what other parts keep, and the secrets.
+type vault struct {
+	sealer  *secrets.Keys
+	secrets *secrets.Service
 }
 
-// openScratchSecrets is openSecrets for a data folder that is gone in a moment.
-func (p *App) openScratchSecrets(context.Context) (err error) {
-	if p.sealer, err = secrets.TemporaryKeys(); err != nil {
-		return err
+// openVault opens the keys, by which other parts seal what they keep, and the secrets.
+func (b *builder) openVault(st *store.Store) (*vault, error) {
+	c := b.cfg.Secrets
+	keys, err := secrets.OpenKeys(c.KeyFile, b.cfg.Data)
+	if err != nil {
+		return nil, err
 	}
-	p.secrets = secrets.Open(secrets.Options{Store: p.store, Keys: p.sealer, Lookup: os.LookupEnv, Log: p.log})
-	p.onClose(p.secrets.Close)
-	return nil
+	s := secrets.Open(secrets.Options{Store: st, Keys: keys, Env: c.Env, Lookup: os.LookupEnv, Dir: c.Dir, Exec: c.Exec, Log: b.log})
+	b.onClose(s.Close)
+	return &vault{sealer: keys, secrets: s}, nil
+}
+
+// openScratchVault is openVault for a data folder that is gone in a moment.
+func (b *builder) openScratchVault(st *store.Store) (*vault, error) {
+	keys, err := secrets.TemporaryKeys()
+	if err != nil {
+		return nil, err
+	}
+	s := secrets.Open(secrets.Options{Store: st, Keys: keys, Lookup: os.LookupEnv, Log: b.log})
+	b.onClose(s.Close)
+	return &vault{sealer: keys, secrets: s}, nil
 }
 
 // sealLogins has connections follow the secrets, and encrypts the logins that a former version has kept.
-func (p *App) sealLogins(ctx context.Context) {
-	p.secrets.OnChange(p.hub.SecretsChanged)
+func (v *vault) sealLogins(ctx context.Context, h *hub.Hub, log *slog.Logger) {
+	v.secrets.OnChange(h.SecretsChanged)
 	renew := func(ctx context.Context) (int, error) {
-		changed, unreadable, err := p.hub.RenewLogins(ctx, p.sealer.Stale)
+		changed, unreadable, err := h.RenewLogins(ctx, v.sealer.Stale)
 		if unreadable > 0 {
-			p.log.Warn("logins at MCP servers that no key opens are left where they are; these users log in again", "logins", unreadable)
+			log.Warn("logins at MCP servers that no key opens are left where they are; these users log in again", "logins", unreadable)
 		}
 		return changed, err
 	}
-	p.secrets.AlsoRenew(renew)
+	v.secrets.AlsoRenew(renew)
 	if changed, err := renew(ctx); err != nil {
-		p.log.Error("logins at MCP servers are not all encrypted", "error", err)
+		log.Error("logins at MCP servers are not all encrypted", "error", err)
 	} else if changed > 0 {
-		p.log.Info("logins at MCP servers are encrypted now", "logins", changed)
+		log.Info("logins at MCP servers are encrypted now", "logins", changed)
 	}
 }
 
 // sealKept encrypts the environments of sandboxes that a former version has kept.
-func (p *App) sealKept(ctx context.Context) {
-	p.secrets.AlsoRenew(p.orch.Specs.Renew)
-	if changed, err := p.orch.Specs.Renew(ctx); err != nil {
-		p.log.Error("environments of sandboxes are not all encrypted", "error", err)
+func (v *vault) sealKept(ctx context.Context, kept *savedspec.Specs, log *slog.Logger) {
+	v.secrets.AlsoRenew(kept.Renew)
+	if changed, err := kept.Renew(ctx); err != nil {
+		log.Error("environments of sandboxes are not all encrypted", "error", err)
 	} else if changed > 0 {
-		p.log.Info("environments of sandboxes are encrypted now", "sandboxes", changed)
+		log.Info("environments of sandboxes are encrypted now", "sandboxes", changed)
 	}
 }
 
 // lookupEnv returns the variables that ${NAME} may stand for in the configuration of MCP servers.
-func (p *App) lookupEnv(name string) (string, bool) {
-	if p.cfg.Secrets.StrictEnv && name != "PATH" && name != "HOME" && !slices.Contains(p.cfg.Secrets.Env, name) {
-		return "", false
+func lookupEnv(c config.Secrets) func(name string) (string, bool) {
+	return func(name string) (string, bool) {
+		if c.StrictEnv && name != "PATH" && name != "HOME" && !slices.Contains(c.Env, name) {
+			return "", false
+		}
+		return os.LookupEnv(name)
 	}
-	return os.LookupEnv(name)
 }
 
 // secretAdmin is the secrets with each change on the record.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
+	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
@@ -17,30 +19,39 @@ import (
 )
 
 // skillInstalls makes what installs skills for users. They may read from S3 when buckets are configured.
-func (p *App) skillInstalls() (*install.Installer, error) {
+func (b *builder) skillInstalls(f *foundation, library *skill.Library) (*install.Installer, error) {
 	o := install.Options{
-		Library: p.skills, Audit: p.audit, Dir: filepath.Join(p.cfg.Data, "skills", p.ofSlot("install")),
-		Strict: p.cfg.StrictInstall, StrictFrontmatter: p.cfg.StrictFrontmatter, Trust: p.cfg.TrustInstalls, Log: p.log,
+		Library: library, Audit: f.audit, Dir: filepath.Join(f.data.path, "skills", f.data.ofSlot("install")),
+		Strict: b.cfg.StrictInstall, StrictFrontmatter: b.cfg.StrictFrontmatter, Trust: b.cfg.TrustInstalls, Log: b.log,
 	}
-	if len(p.cfg.S3.Buckets) > 0 {
-		from, err := S3Options(p.cfg.S3)
+	if len(b.cfg.S3.Buckets) > 0 {
+		from, err := S3Options(b.cfg.S3)
 		if err != nil {
 			return nil, err
 		}
-		from.Buckets = p.cfg.S3.Buckets
+		from.Buckets = b.cfg.S3.Buckets
 		client, err := s3.New(from)
 		if err != nil {
 			return nil, err
 		}
-		p.onClose(client.Close)
+		b.onClose(client.Close)
 		o.Fetcher = client
 	}
 	return install.New(o)
 }
 
-// publicSkills returns where the skills for all users are: the configured folder, else those that are compiled in, then the sources of skill_sources. Folders of skills are followed as they change; archives and objects are read now. A source that
-// fails is logged and left out: a store that is down must not keep a server from starting.
-func (p *App) publicSkills(ctx context.Context) ([]skill.Source, error) {
+// skillSources are where the skills for all users come from.
+type skillSources struct {
+	cfg  config.Config
+	into string // folder for those that are fetched; it is emptied
+	log  *slog.Logger
+}
+
+// public returns where the skills for all users are: the configured folder, else those that are compiled in, then
+// the sources of skill_sources. Folders of skills are followed as they change; archives and objects are read now, into a
+// folder that is emptied. A source that fails is logged and left out: a store that is down must not keep a server from
+// starting.
+func (p *skillSources) public(ctx context.Context) ([]skill.Source, error) {
 	public := []skill.Source{{Dir: filepath.Join(p.cfg.Skills, "public")}}
 	if p.cfg.Skills == "" {
 		own, err := fs.Sub(skills.FS, "public")
@@ -56,11 +67,10 @@ func (p *App) publicSkills(ctx context.Context) ([]skill.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("skill_sources: %w", err)
 	}
-	into := filepath.Join(p.cfg.Data, "skills", p.ofSlot("sourced"))
-	if err := os.RemoveAll(into); err != nil {
+	if err := os.RemoveAll(p.into); err != nil {
 		return nil, fmt.Errorf("skill_sources: %w", err)
 	}
-	finder, done, err := p.skillFinder(into)
+	finder, done, err := p.finder()
 	if err != nil {
 		return nil, fmt.Errorf("skill_sources: %w", err)
 	}
@@ -78,7 +88,7 @@ func (p *App) publicSkills(ctx context.Context) ([]skill.Source, error) {
 			public = append(public, skill.Source{FS: sub, Untrusted: e.Untrusted()})
 			continue
 		}
-		at := filepath.Join(into, fmt.Sprint(i))
+		at := filepath.Join(p.into, fmt.Sprint(i))
 		if err := fetchSkill(ctx, finder, list.One(e), at); err != nil {
 			p.log.Error("a source of skills is left out", "source", i, "type", e.Type, "error", err)
 			continue
@@ -88,9 +98,9 @@ func (p *App) publicSkills(ctx context.Context) ([]skill.Source, error) {
 	return public, nil
 }
 
-// skillFinder makes a finder that works below a folder. done closes its connections.
-func (p *App) skillFinder(into string) (_ source.Finder, done func(), err error) {
-	f := source.Finder{Embedded: skills.FS, Temp: filepath.Join(into, "work"), Limits: archive.DefaultLimits()}
+// finder makes one that works below the folder. done closes its connections.
+func (p *skillSources) finder() (_ source.Finder, done func(), err error) {
+	f := source.Finder{Embedded: skills.FS, Temp: filepath.Join(p.into, "work"), Limits: archive.DefaultLimits()}
 	from, err := S3Options(p.cfg.S3)
 	if err != nil {
 		return f, nil, err
@@ -103,7 +113,7 @@ func (p *App) skillFinder(into string) (_ source.Finder, done func(), err error)
 	return f, func() { _ = client.Close() }, os.MkdirAll(f.Temp, 0o700)
 }
 
-// fetchSkill puts the skill of one source into a folder of skills.
+// fetchSkill puts the skill of one source p.into a folder of skills.
 func fetchSkill(ctx context.Context, f source.Finder, one source.Config, at string) error {
 	found, err := f.Find(ctx, one)
 	if err != nil {

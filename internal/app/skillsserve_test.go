@@ -28,10 +28,11 @@ func TestSkillSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	p := &App{cfg: config.Default(), log: slog.New(slog.NewTextHandler(&log, nil))}
+	p := &skillSources{cfg: config.Default(), log: slog.New(slog.NewTextHandler(&log, nil))}
 	p.cfg.Data, p.cfg.Skills, p.cfg.SkillSources = filepath.Join(dir, "data"), filepath.Join(dir, "skills"), list
+	p.into = filepath.Join(p.cfg.Data, "skills", "sourced")
 	for range 2 { // a second start finds the same
-		public, err := p.publicSkills(t.Context())
+		public, err := p.public(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +61,7 @@ func TestSkillSources(t *testing.T) {
 		t.Errorf("the log does not name the source that failed: %s", &log)
 	}
 	p.cfg.SkillSources = filepath.Join(dir, "none.json")
-	if _, err := p.publicSkills(t.Context()); !errors.Is(err, sandbox.NotFound) {
+	if _, err := p.public(t.Context()); !errors.Is(err, sandbox.NotFound) {
 		t.Error(err)
 	}
 }

@@ -5,33 +5,36 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/template"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
-func (p *App) printPool(ctx context.Context, w io.Writer, name string, replicas int) error {
-	t, err := p.templateFile(name)
+// PrintPool prints the objects of a warm pool as YAML.
+func PrintPool(ctx context.Context, cfg config.Config, w io.Writer, name string, replicas int) error {
+	t, err := templateFile(cfg, name)
 	if err != nil {
 		return err
 	}
-	image, ok := t.ImageFor(template.InCluster, p.cfg.Images)
+	image, ok := t.ImageFor(template.InCluster, cfg.Images)
 	switch {
 	case t.ClaimPool == "":
 		return fmt.Errorf("template %s claims no sandboxes: it has to say kubernetes: {claim: {pool: NAME}}", name)
 	case !ok:
 		return fmt.Errorf("template %s has no image for the driver kubernetes", name)
 	}
-	o, err := p.kubernetesOptions()
+	o, err := KubernetesOptions(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	if o.Authority, err = p.authority(ctx); err != nil {
+	if o.Authority, err = authority(ctx, cfg); err != nil {
 		return err
 	}
 	objects, err := o.Pool(t.ClaimPool, hooks.PoolSpec(instance.Template{Template: t.Vocabulary(), Image: image}), replicas)
@@ -47,17 +50,17 @@ func (p *App) printPool(ctx context.Context, w io.Writer, name string, replicas 
 	return out.Close()
 }
 
-// templateFiles are the templates of the configuration, whether or not they fit the driver.
-func (p *App) templateFiles() ([]template.Template, error) {
+// TemplateFiles are the templates of the configuration, whether or not they fit the driver.
+func TemplateFiles(cfg config.Config) ([]template.Template, error) {
 	var dir fs.FS = sandboxtemplates.FS
-	if p.cfg.Templates != "" {
-		dir = os.DirFS(p.cfg.Templates)
+	if cfg.Templates != "" {
+		dir = os.DirFS(cfg.Templates)
 	}
 	return template.Load(dir)
 }
 
-func (p *App) templateFile(name string) (template.Template, error) {
-	list, err := p.templateFiles()
+func templateFile(cfg config.Config, name string) (template.Template, error) {
+	list, err := TemplateFiles(cfg)
 	if err != nil {
 		return template.Template{}, err
 	}

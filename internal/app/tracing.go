@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
+	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 )
 
 // openTracing opens the way to the collector of traces, if there is one: that of the configuration, else that of the
 // variables that OpenTelemetry has for all programs. Other variables of the exporter (headers, certificates) count, too.
-func (p *App) openTracing(ctx context.Context) (err error) {
-	endpoint := p.cfg.Tracing.Endpoint
+func (b *builder) openTracing(ctx context.Context, peers *peer.Peers) (*tracing.Tracer, error) {
+	endpoint := b.cfg.Tracing.Endpoint
 	if endpoint == "" && !strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		if endpoint = os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"); endpoint == "" {
 			if base := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); base != "" {
@@ -20,13 +21,13 @@ func (p *App) openTracing(ctx context.Context) (err error) {
 			}
 		}
 	}
-	p.tracer, err = tracing.Open(ctx, tracing.Options{
-		Endpoint: endpoint, Ratio: float64(p.cfg.Tracing.SamplePercent) / 100, Service: EnvOr("OTEL_SERVICE_NAME", "skerry"),
-		Version: buildinfo.Version(), Instance: p.peers.ID(), Log: p.log,
+	t, err := tracing.Open(ctx, tracing.Options{
+		Endpoint: endpoint, Ratio: float64(b.cfg.Tracing.SamplePercent) / 100, Service: EnvOr("OTEL_SERVICE_NAME", "skerry"),
+		Version: buildinfo.Version(), Instance: peers.ID(), Log: b.log,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.onClose(p.tracer.Close)
-	return nil
+	b.onClose(t.Close)
+	return t, nil
 }

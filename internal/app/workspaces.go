@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
 
@@ -32,29 +33,24 @@ func SnapshotObjects(c config.Config) (o snapshot.Objects, closing func() error,
 }
 
 // openSnapshots opens where the files of threads are kept; nil: nowhere but here.
-func (p *App) openSnapshots(ctx context.Context) (*snapshot.Snapshots, error) {
-	objects, closing, err := SnapshotObjects(p.cfg)
+func (b *builder) openSnapshots(ctx context.Context, f *foundation, meter *metrics.Metrics) (*snapshot.Snapshots, error) {
+	objects, closing, err := SnapshotObjects(b.cfg)
 	if err != nil {
 		return nil, fmt.Errorf("workspaces: %w", err)
 	}
-	p.onClose(closing)
+	b.onClose(closing)
 	if objects == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	o := snapshot.Options{
-		Objects: objects, Dir: filepath.Join(p.cfg.Data, "snapshots"), Holder: p.install, Meter: p.metrics,
-		Encrypt: p.cfg.Encrypt, Log: p.log,
-	}
-	if p.sealer != nil {
-		o.Sealer = p.sealer
+		Objects: objects, Dir: filepath.Join(b.cfg.Data, "snapshots"), Holder: f.data.install, Meter: meter,
+		Encrypt: b.cfg.Encrypt, Sealer: f.sealer, Log: b.log,
 	}
 	s, err := snapshot.Open(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("workspaces: %w", err)
 	}
-	p.onClose(s.Close)
-	if p.secrets != nil {
-		p.secrets.AlsoRenew(s.Renew)
-	}
+	b.onClose(s.Close)
+	f.secrets.AlsoRenew(s.Renew)
 	return s, nil
 }

@@ -228,6 +228,11 @@ func (f runFiles) Pull(inst *instance.Instance, e *execution.Exec, exit *sandbox
 	return f.r.copies.End(inst, e.Spec.Report, exit)
 }
 
+// KeepResult implements run.Files.
+func (f runFiles) KeepResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+	return f.r.Files.KeepResult(ctx, t, name, result)
+}
+
 // Keep implements run.Files: it keeps what an exec changed. When that fails, its end is not acknowledged.
 func (f runFiles) Keep(inst *instance.Instance, e *execution.Exec) error {
 	err := f.r.threads.Keep(f.r.ctx, inst.Thread, inst.UID)

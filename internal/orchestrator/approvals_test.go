@@ -55,6 +55,13 @@ func startedExec(t *testing.T, h *house) string {
 	return id
 }
 
+// holdsOf hold the deadlines of the execs of a house, for most altogether.
+func holdsOf(t *testing.T, h *house, most time.Duration) *run.Holds {
+	holds := run.NewHolds(run.HoldOptions{Execs: h.execs, Live: h.live, Most: most, Log: h.options.Log})
+	t.Cleanup(holds.Close)
+	return holds
+}
+
 // TestApprovalHoldsTheDeadline: an exec whose call waits for a person outlives its own deadline, and those who follow
 // it hear why.
 func TestApprovalHoldsTheDeadline(t *testing.T) {
@@ -63,8 +70,9 @@ func TestApprovalHoldsTheDeadline(t *testing.T) {
 	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.Tools.ApprovalWait = time.Minute })
 	id := startedExec(t, h)
 	a := sandbox.Approval{ID: "a1", State: sandbox.ApprovalPending, Exec: id, Tool: "fs__write", Arguments: []byte(`{"secret":1}`)}
-	over := h.Runs.ApprovalWaits(t.Context(), a)
-	second := h.Runs.ApprovalWaits(t.Context(), a)
+	holds := holdsOf(t, h, time.Minute)
+	over := holds.ApprovalWaits(t.Context(), a)
+	second := holds.ApprovalWaits(t.Context(), a)
 	time.Sleep(time.Second + run.UnansweredGrace + time.Second) // its deadline has passed here, too
 	a.State = sandbox.ApprovalApproved
 	over(a)
@@ -107,7 +115,7 @@ func TestHoldsHaveABound(t *testing.T) {
 	p := &patient{end: make(chan struct{})}
 	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.Tools.ApprovalWait = 200 * time.Millisecond })
 	id := startedExec(t, h)
-	over := h.Runs.ApprovalWaits(t.Context(), sandbox.Approval{ID: "a1", Exec: id})
+	over := holdsOf(t, h, 200*time.Millisecond).ApprovalWaits(t.Context(), sandbox.Approval{ID: "a1", Exec: id})
 	defer over(sandbox.Approval{})
 	res, err := h.Execs.Wait(t.Context(), caller, "t", id)
 	if err != nil || res.Status != sandbox.StatusTimeout {

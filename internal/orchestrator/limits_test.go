@@ -15,6 +15,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
+	"github.com/skerry-sandbox/skerry/internal/workspace/files"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -192,13 +194,13 @@ func TestDiskLimit(t *testing.T) {
 	g := newGate()
 	close(g.open)
 	var h *house
+	var meter *files.Meter
 	var later atomic.Int64
 	h = newLimitedHouse(t, g, limits.Rules{}, func(o *Options) {
+		meter = files.NewMeter(o.Storage.DataDir, workspace.New(workspace.Options{DataDir: o.Storage.DataDir, UIDs: o.Store, Log: o.Log}))
 		l := limits.New(limits.Options{
 			State: o.Store, Table: forAll{DiskMiB: 1}, Server: "disk", Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
-			Disk: func(ctx context.Context, tenant, user string) (int64, error) {
-				return h.Files.DiskUsed(ctx, tenant, user)
-			},
+			Disk: meter.Used,
 		})
 		t.Cleanup(func() { _ = l.Close() })
 		o.Limits = l
@@ -212,7 +214,7 @@ func TestDiskLimit(t *testing.T) {
 	if err := errors.Join(write("a"), write("b")); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := h.Files.DiskUsed(t.Context(), caller.Tenant, ""); err != nil || n < 1200<<10 {
+	if n, err := meter.Used(t.Context(), caller.Tenant, ""); err != nil || n < 1200<<10 {
 		t.Fatal(n, err)
 	}
 	later.Store(int64(time.Minute)) // what was measured before there was a file is old by then

@@ -75,16 +75,25 @@ type Options struct {
 	Daemon    string // host path of skerry-sandboxd
 	Install   string // id of the data folder
 	// Limits are those of tenants, users and keys; nil: there are none, and nothing is counted.
-	Limits       *limits.Gate
+	Limits *limits.Gate
+	Instances
+	Lifecycle lifecycle.Bounds
+	Metrics   *metrics.Metrics
+	Tracer    *tracing.Tracer // nil: nothing is traced
+	StartTime time.Duration   // bound of one start
+	Log       *slog.Logger
+	Tools     Tools
+	Storage   Storage
+	Replicas  Replicas
+}
+
+// Instances are those of this server.
+type Instances struct {
 	MaxInstances int
-	Lifecycle    lifecycle.Bounds
-	Metrics      *metrics.Metrics
-	Tracer       *tracing.Tracer // nil: nothing is traced
-	StartTime    time.Duration   // bound of one start
-	Log          *slog.Logger
-	Tools        Tools
-	Storage      Storage
-	Replicas     Replicas
+	// Live are the instances, and Execs what runs in them. Parts that the Orchestrator is built on may have them; nil: none
+	// has.
+	Live  *instance.Map
+	Execs *execution.Registry
 }
 
 // Replicas are the other servers of the data folder.
@@ -111,6 +120,8 @@ type Storage struct {
 	SnapshotDelay time.Duration
 	// OnVolumes: files of threads lie on volumes of their users', which the Driver, a driver.Volumes, knows.
 	OnVolumes bool
+	// Folders are those of threads; nil: New makes them with the Disk.
+	Folders *workspace.Folders
 	// Disk makes the folders of threads and bounds them. nil: nothing but this server's own counting does.
 	Disk *quota.Volume
 }
@@ -139,8 +150,6 @@ type Orchestrator struct {
 	// Starts bring them up, and Lifecycle pauses and hibernates them.
 	Starts    *start.Starts
 	Lifecycle *lifecycle.Lifecycle
-	// Narrowing is the capabilities that threads were narrowed to.
-	Narrowing *start.Narrowing
 	// Shutdown ends this server's work.
 	Shutdown *drain.Drain
 	// Placement says which server answers a request.
@@ -213,6 +222,15 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	own, stop := context.WithCancel(context.Background())
+	if o.Live == nil {
+		o.Live = &instance.Map{}
+	}
+	if o.Execs == nil {
+		o.Execs = execution.NewRegistry()
+	}
+	if o.Storage.Folders == nil {
+		o.Storage.Folders = workspace.New(workspace.Options{DataDir: o.Storage.DataDir, Disk: o.Storage.Disk, UIDs: o.Store, Log: o.Log})
+	}
 	r := &Orchestrator{o: o, ctx: own, stop: stop, wg: new(sync.WaitGroup)}
 	if err := r.build(caps); err != nil {
 		stop()
@@ -242,14 +260,14 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 // through an adapter (runSandboxes and its like), and not before all are there.
 func (r *Orchestrator) build(caps driver.Capabilities) error {
 	o := r.o
-	r.runRoot, r.live, r.execs = filepath.Join(o.Storage.DataDir, "run"), &instance.Map{}, execution.NewRegistry()
+	r.runRoot, r.live, r.execs = filepath.Join(o.Storage.DataDir, "run"), o.Live, o.Execs
 	for _, dir := range []string{r.runRoot, filepath.Join(o.Storage.DataDir, "tenants")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("data folder: %w", err)
 		}
 	}
 	r.Specs = savedspec.New(savedspec.Options{DataDir: o.Storage.DataDir, Sealer: o.Storage.Sealer, Log: o.Log})
-	r.folders = workspace.New(workspace.Options{DataDir: o.Storage.DataDir, Disk: o.Storage.Disk, UIDs: o.Store, Log: o.Log})
+	r.folders = o.Storage.Folders
 	r.threads = threads.New(r.ctx, threads.Options{
 		Folders: r.folders, Disk: o.Storage.Disk, Specs: r.Specs, Sandboxes: threadSandboxes{r.live, r}, Store: o.Store,
 		Snapshots: o.Storage.Snapshots, Delay: o.Storage.SnapshotDelay, Log: o.Log,
@@ -354,7 +372,7 @@ func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 	r.Shutdown = drain.New(r.ctx, drain.Options{
 		Live: r.live, Execs: r.execs, Hooks: r.hooks, Teardown: r.teardown, Owners: r.owners, Takeover: r.takeover, Peers: r.peers, Audit: o.Audit, Log: o.Log,
 	})
-	r.Starts, r.Narrowing = start.New(r.ctx, caps, start.Options{
+	r.Starts = start.New(r.ctx, caps, start.Options{
 		Parts: start.Parts{
 			Live: r.live, Execs: r.execs, Slots: r.places, Owners: r.owners, Drain: r.Shutdown, Hooks: r.hooks, Pool: r.pool, Orders: orders, Queue: queue,
 			Teardown: r.teardown, Lifecycle: r.Lifecycle,

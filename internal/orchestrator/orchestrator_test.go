@@ -22,6 +22,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/start"
 	telemetry "github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
@@ -236,20 +237,18 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub mc
 	guard := policy.New(policy.Options{
 		Hub: hub, Upstream: hub, Changes: hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: person{h},
 		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) {
-			return h.Narrowing.Capabilities(ctx, t)
+			return start.NewNarrowing(h.live, st).Capabilities(ctx, t)
 		},
 	})
 	calls := call.NewRecorder(h.audit, metrics)
 	h.options = Options{
 		Storage: Storage{DataDir: data},
-		Tools: Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: guard, Records: calls, Log: log}), Refusals: calls, Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
-			return h.Files.KeepResult(ctx, t, name, result)
-		}}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) {
+		Tools: Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: guard, Records: calls, Log: log}), Refusals: calls, Log: log}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) {
 			return []prompt.Command{{Name: "sales:call-prep", Description: "prepares a call"}}, nil
 		}},
 		Driver: h.driver, Store: st, Audit: h.audit, Skills: skills, Views: views, Switches: h.extensions,
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
-		Default:   "base", Daemon: "/bin/true", Install: "install", MaxInstances: 3, StartTime: 20 * time.Second, Metrics: metrics, Log: log,
+		Default:   "base", Daemon: "/bin/true", Install: "install", Instances: Instances{MaxInstances: 3}, StartTime: 20 * time.Second, Metrics: metrics, Log: log,
 	}
 	for _, c := range change {
 		c(&h.options)

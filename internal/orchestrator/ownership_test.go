@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -177,10 +176,10 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	o := Options{
 		Storage:  Storage{DataDir: w.data},
 		Replicas: Replicas{Peers: neighbour{w, id}},
-		Tools:    Tools{Hub: policy.New(policy.Options{Hub: noTools{}, Upstream: noTools{}, Changes: noTools{}}), CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: policy.New(policy.Options{Hub: noTools{}, Upstream: noTools{}, Changes: noTools{}}), Records: calls, Log: log}), Refusals: calls, Log: log, Keep: noKeep}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil }},
+		Tools:    Tools{Hub: policy.New(policy.Options{Hub: noTools{}, Upstream: noTools{}, Changes: noTools{}}), CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: policy.New(policy.Options{Hub: noTools{}, Upstream: noTools{}, Changes: noTools{}}), Records: calls, Log: log}), Refusals: calls, Log: log}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil }},
 		Driver:   engine, Store: w.store, Audit: records, Skills: skills, Views: views, Switches: switches,
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
-		Default:   "base", Daemon: "/bin/true", Install: "install", MaxInstances: 100, Metrics: metrics.New("test"), StartTime: 20 * time.Second, Log: log,
+		Default:   "base", Daemon: "/bin/true", Install: "install", Instances: Instances{MaxInstances: 100}, Metrics: metrics.New("test"), StartTime: 20 * time.Second, Log: log,
 	}
 	for _, c := range change {
 		c(&o)
@@ -198,10 +197,6 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 		}
 	})
 	return r
-}
-
-func noKeep(context.Context, sandbox.Thread, string, json.RawMessage) (sandbox.ResultFile, error) {
-	return sandbox.ResultFile{}, sandbox.NotSupported
 }
 
 // die makes the others take a server for ended. It goes on all the same, as a process does that was

@@ -6,5 +6,5 @@
 // tool calls, records the end, and only then lets callers see it.
 //
 // sandboxd is hostile ground: the server has a deadline of its own (UnansweredGrace), and what sandboxd says is data.
-// While calls of an exec wait for people its deadline is held, by leases (ApprovalWaits, decision 0029).
+// While calls of an exec wait for people its deadline is held, by leases (Holds, decision 0029).
 package run

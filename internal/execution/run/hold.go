@@ -2,6 +2,8 @@ package run
 
 import (
 	"context"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/execution"
@@ -23,13 +25,42 @@ const (
 	heldAtMost = 2 * sandbox.MaxApprovalWait
 )
 
+// HoldOptions are the parts that Holds work with.
+type HoldOptions struct {
+	Execs *execution.Registry
+	Live  *instance.Map
+	// Most is how long, altogether, an exec's deadline is held while calls of it wait for people.
+	Most time.Duration
+	Log  *slog.Logger
+}
+
+// Holds hold the deadlines of execs while calls of them wait for people.
+type Holds struct {
+	o    HoldOptions
+	ctx  context.Context // ends with Close; owns every goroutine
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// NewHolds returns Holds, which the caller closes.
+func NewHolds(o HoldOptions) *Holds {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Holds{o: o, ctx: ctx, stop: stop}
+}
+
+// Close ends all holds. Execs end by their own deadlines then.
+func (x *Holds) Close() {
+	x.stop()
+	x.wg.Wait()
+}
+
 // ApprovalWaits tells those who listen that a call waits for a person, and holds the deadline of its exec. over is to be
 // called once, with how that ended.
-func (x *Runner) ApprovalWaits(ctx context.Context, a sandbox.Approval) (over func(sandbox.Approval)) {
+func (x *Holds) ApprovalWaits(ctx context.Context, a sandbox.Approval) (over func(sandbox.Approval)) {
 	if a.Exec == "" {
 		return call.ReportWait(ctx, a)
 	}
-	e := x.o.Registry.Find(a.Exec)
+	e := x.o.Execs.Find(a.Exec)
 	if e == nil {
 		return func(sandbox.Approval) {}
 	}
@@ -42,22 +73,22 @@ func (x *Runner) ApprovalWaits(ctx context.Context, a sandbox.Approval) (over fu
 }
 
 // hold counts a call that waits, and has the deadline held.
-func (x *Runner) hold(e *execution.Exec) {
+func (x *Holds) hold(e *execution.Exec) {
 	if e.Hold.Begin() {
-		x.o.Group.Go(func() { x.keepHeld(e) })
+		x.wg.Go(func() { x.keepHeld(e) })
 	}
 }
 
 // keepHeld holds the deadline of e as long as calls of it wait.
-func (x *Runner) keepHeld(e *execution.Exec) {
-	inst := x.o.Sandboxes.Find(e.Thread)
+func (x *Holds) keepHeld(e *execution.Exec) {
+	inst := x.o.Live.Find(e.Thread)
 	if inst == nil {
 		return
 	}
 	inst.Waiting(+1)
 	defer inst.Waiting(-1)
 	for {
-		clock, left, holds := e.Hold.Holds(x.o.ApprovalWait)
+		clock, left, holds := e.Hold.Holds(x.o.Most)
 		if !holds {
 			if x.letGo(inst, e, clock) {
 				return
@@ -87,9 +118,9 @@ func holdDeadline(ctx context.Context, inst *instance.Instance, e *execution.Exe
 
 // letGo lets the deadline of e go on, and reports whether it stays so. When sandboxd cannot be told, its ownership ends by
 // itself, and ours after it.
-func (x *Runner) letGo(inst *instance.Instance, e *execution.Exec, clock *deadline.Clock) bool {
+func (x *Holds) letGo(inst *instance.Instance, e *execution.Exec, clock *deadline.Clock) bool {
 	if err := holdDeadline(x.ctx, inst, e, 0); err == nil {
 		clock.Go()
 	}
-	return !e.Hold.Keep(x.o.ApprovalWait)
+	return !e.Hold.Keep(x.o.Most)
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -53,6 +54,8 @@ type Files interface {
 	Pull(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit) error
 	// Keep keeps what an exec changed, before its end is acknowledged.
 	Keep(inst *instance.Instance, e *execution.Exec) error
+	// KeepResult writes the result of a tool into the thread's files. name is fit for a file name.
+	KeepResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
 }
 
 // Hub decides on runs.

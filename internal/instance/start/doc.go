@@ -64,9 +64,9 @@ type Workspace struct {
 	OnVolumes bool             // files of new threads lie on volumes
 }
 
-// New makes the two parts. What they begin ends with ctx.
-func New(ctx context.Context, caps driver.Capabilities, o Options) (*Starts, *Narrowing) {
-	narrowing := &Narrowing{hub: o.Hub, live: o.Live, store: o.Store, threads: o.Threads}
+// New makes Starts. What they begin ends with ctx.
+func New(ctx context.Context, caps driver.Capabilities, o Options) *Starts {
+	narrowing := &narrower{Narrowing: NewNarrowing(o.Live, o.Store), hub: o.Hub, threads: o.Threads}
 	return &Starts{
 		lifecycle: o.Lifecycle, drain: o.Drain, skills: o.Skills, audit: o.Audit, ctx: ctx, execs: o.Execs, hooks: o.Hooks, live: o.Live,
 		log: o.Log, narrowing: narrowing, orders: o.Orders, owners: o.Owners, pool: o.Pool, queue: o.Queue, startTime: o.StartTime, store: o.Store,
@@ -75,5 +75,5 @@ func New(ctx context.Context, caps driver.Capabilities, o Options) (*Starts, *Na
 			caps: caps, copies: o.Copies, folders: o.Folders, OnVolumes: o.OnVolumes, places: o.Slots, pool: o.Pool, queue: o.Queue,
 			runRoot: o.RunRoot, volumes: o.Volumes,
 		},
-	}, narrowing
+	}
 }

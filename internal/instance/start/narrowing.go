@@ -18,9 +18,19 @@ type announcer interface{ Announce() }
 
 // Narrowing is the capabilities that threads were narrowed to.
 type Narrowing struct {
+	live  *instance.Map
+	store *store.Store
+}
+
+// NewNarrowing returns the narrowing of the threads of a store; live are the instances of this server.
+func NewNarrowing(live *instance.Map, s *store.Store) *Narrowing {
+	return &Narrowing{live: live, store: s}
+}
+
+// narrower narrows threads.
+type narrower struct {
+	*Narrowing
 	hub     announcer
-	live    *instance.Map
-	store   *store.Store
 	threads *threads.Threads
 }
 
@@ -53,7 +63,7 @@ func (n *Narrowing) stored(ctx context.Context, t sandbox.Thread) ([]string, err
 
 // narrow remembers what a thread is narrowed to, and tells a running sandbox. A caller gives no
 // thread what it does not have itself.
-func (n *Narrowing) narrow(ctx context.Context, c sandbox.Caller, t sandbox.Thread, only []string) error {
+func (n *narrower) narrow(ctx context.Context, c sandbox.Caller, t sandbox.Thread, only []string) error {
 	if only == nil {
 		return nil
 	}

@@ -44,7 +44,7 @@ type Starts struct {
 	teardown  *lifecycle.Teardown
 	threads   *threads.Threads
 	wg        *sync.WaitGroup
-	narrowing *Narrowing
+	narrowing *narrower
 	Maker     *Maker
 }
 

@@ -64,6 +64,8 @@ type Exec struct {
 	AuditParent string // record of the exec's own attempt
 	// Hide are secrets of the exec, which records of its calls must not tell. The tools get them.
 	Hide *redact.Secrets
+	// Keep writes large results of its calls into the thread's files.
+	Keep Keep
 	// Trace is the span that calls are below.
 	Trace tracing.Link
 }
@@ -72,11 +74,10 @@ type Exec struct {
 // what it returns is what code is told. Errors are those of writing: QuotaExceeded when the disk is full.
 type Keep func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
 
-// Options are what a Bridge works with. Calls, Refusals and Keep are needed; a nil Log discards.
+// Options are what a Bridge works with. Calls and Refusals are needed; a nil Log discards.
 type Options struct {
 	Calls    *call.Maker
 	Refusals Refusals
-	Keep     Keep
 	Limits   Limits
 	Tracer   *tracing.Tracer // nil: nothing is traced
 	Log      *slog.Logger
@@ -86,7 +87,6 @@ type Options struct {
 type Bridge struct {
 	calls    *call.Maker
 	refusals Refusals
-	keep     Keep
 	limits   Limits
 	tracer   *tracing.Tracer
 	log      *slog.Logger
@@ -99,13 +99,13 @@ type Bridge struct {
 // New returns a bridge without execs and endpoints. It panics when a part is missing: that is a
 // mistake of the program, found when it starts.
 func New(o Options) *Bridge {
-	if o.Calls == nil || o.Refusals == nil || o.Keep == nil {
-		panic("bridge: Calls, Refusals and Keep are required")
+	if o.Calls == nil || o.Refusals == nil {
+		panic("bridge: Calls and Refusals are required")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Bridge{calls: o.Calls, tracer: o.Tracer, refusals: o.Refusals, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
+	return &Bridge{calls: o.Calls, tracer: o.Tracer, refusals: o.Refusals, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
 }
 
 // Register returns a new token for an exec: 64 hex digits, good on the endpoints of its thread until

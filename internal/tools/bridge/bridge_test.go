@@ -116,6 +116,7 @@ type rig struct {
 	bridge   *Bridge
 	hub      *fakeHub
 	recorder *fakeRecorder
+	keep     Keep
 	endpoint *Endpoint
 	socket   string
 	client   *http.Client
@@ -125,7 +126,8 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	g := &rig{TB: t, hub: &fakeHub{}, recorder: &fakeRecorder{}}
 	calls := call.NewMaker(call.MakerOptions{Guard: policy.New(policy.Options{Hub: g.hub}), Records: g.recorder})
-	g.bridge = New(Options{Calls: calls, Refusals: g.recorder, Limits: Limits{InlineBytes: 1000, Bytes: 10_000}, Keep: func(_ context.Context, th sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+	g.bridge = New(Options{Calls: calls, Refusals: g.recorder, Limits: Limits{InlineBytes: 1000, Bytes: 10_000}})
+	g.keep = func(_ context.Context, th sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 		if th != thread {
 			t.Errorf("kept for %v", th)
 		}
@@ -133,7 +135,7 @@ func newRig(t testing.TB) *rig {
 			return sandbox.ResultFile{}, sandbox.Errorf(sandbox.QuotaExceeded, "the disk is full")
 		}
 		return sandbox.ResultFile{Path: "/mnt/user-data/x/" + name, Bytes: int64(len(result)), Format: "json"}, nil
-	}})
+	}
 	dir := t.TempDir()
 	var err error
 	if g.endpoint, err = g.bridge.Serve(dir, os.Getuid(), thread); err != nil {
@@ -189,7 +191,9 @@ func (g *rig) post(path, token, body string) answer {
 	return a
 }
 
-func (g *rig) register(id string) string { return g.bridge.Register(Exec{ExecID: id, Thread: thread}) }
+func (g *rig) register(id string) string {
+	return g.bridge.Register(Exec{ExecID: id, Thread: thread, Keep: g.keep})
+}
 
 func TestCall(t *testing.T) {
 	g := newRig(t)

@@ -8,42 +8,58 @@ import (
 	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// DiskUsed returns the bytes of the files of a user, or of all users of a tenant when user is "".
-func (f *Files) DiskUsed(ctx context.Context, tenant, user string) (int64, error) {
+// Meter measures the files of threads.
+type Meter struct {
+	dataDir string
+	folders *workspace.Folders
+}
+
+// NewMeter measures the folders of a data folder.
+func NewMeter(dataDir string, folders *workspace.Folders) *Meter { return &Meter{dataDir, folders} }
+
+// Used returns the bytes of the files of a user, or of all users of a tenant when user is "".
+func (m *Meter) Used(ctx context.Context, tenant, user string) (int64, error) {
 	users := []string{user}
 	if user == "" {
 		var err error
-		if users, err = folders(filepath.Join(f.dataDir, "tenants", tenant, "users")); err != nil {
+		if users, err = folders(filepath.Join(m.dataDir, "tenants", tenant, "users")); err != nil {
 			return 0, err
 		}
 	}
 	var sum int64
 	for _, u := range users {
 		owner := sandbox.Owner{Tenant: tenant, User: u}
-		threads, err := folders(filepath.Dir(f.folders.Dir(sandbox.Thread{Owner: owner, ID: "any"})))
+		threads, err := folders(filepath.Dir(m.folders.Dir(sandbox.Thread{Owner: owner, ID: "any"})))
 		if err != nil {
 			return 0, err
 		}
 		for _, id := range threads {
 			t := sandbox.Thread{Owner: owner, ID: id}
-			if sandbox.CheckThreadID(id) != nil || errors.Is(f.folders.Exists(t), sandbox.NotFound) {
+			if sandbox.CheckThreadID(id) != nil || errors.Is(m.folders.Exists(t), sandbox.NotFound) {
 				continue // being made, or deleted
 			}
-			var used sandbox.DiskUsage
-			err := f.With(t, nil, func(fs *paths.FS) (err error) {
-				used, err = fs.Usage(ctx)
-				return err
-			})
-			if err != nil && !errors.Is(f.folders.Exists(t), sandbox.NotFound) {
+			used, err := m.usage(ctx, t)
+			if err != nil && !errors.Is(m.folders.Exists(t), sandbox.NotFound) {
 				return 0, err
 			}
 			sum += used.Bytes
 		}
 	}
 	return sum, nil
+}
+
+// usage measures the files of one thread. Skills, plugins and wrappers are not its.
+func (m *Meter) usage(ctx context.Context, t sandbox.Thread) (sandbox.DiskUsage, error) {
+	view, err := paths.New(paths.Options{Mounts: []paths.Mount{{Virtual: sandbox.UserDataDir, Host: m.folders.Dir(t)}}})
+	if err != nil {
+		return sandbox.DiskUsage{}, err
+	}
+	defer view.Close() //nolint:errcheck // only closes folders that were read
+	return view.Usage(ctx)
 }
 
 // folders lists the folders in a folder, which may not be there.

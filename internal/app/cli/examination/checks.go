@@ -414,7 +414,7 @@ func (e templateChecks) pools(r *doctor.Report, list []template.Template) {
 	}
 }
 
-func (e templateChecks) template(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, made instance.Template) {
+func (e templateChecks) template(ctx context.Context, r *doctor.Report, p *app.Scratch, t template.Template, made instance.Template) {
 	image := made.Image
 	if image == "" {
 		image = "the host's own /usr"
@@ -444,7 +444,7 @@ func (e templateChecks) template(ctx context.Context, r *doctor.Report, p *app.A
 }
 
 // smoke runs a template's own tests. For the host's own programs there is no promise.
-func (e templateChecks) smoke(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, add func(name, fix, format string, args ...any)) {
+func (e templateChecks) smoke(ctx context.Context, r *doctor.Report, p *app.Scratch, t template.Template, add func(name, fix, format string, args ...any)) {
 	began := time.Now()
 	failed, err := p.Orchestrator().Probes.Smoke(ctx, t.Name)
 	if err != nil {

@@ -51,7 +51,7 @@ type examination struct {
 	hub      *hub.Hub
 	hubErr   error
 	drivers  map[string]*later[driver.Driver]
-	server   *later[*app.App]
+	server   *later[*app.Scratch]
 	tried    *later[struct{}] // each template
 	closers  []func() error   // guarded by closing
 	closing  sync.Mutex
@@ -98,7 +98,7 @@ func (e *examination) open(context.Context) (done func(), err error) {
 	e.notes = &noteLog{}
 	e.log = slog.New(e.notes)
 	e.drivers = map[string]*later[driver.Driver]{"docker": newLater[driver.Driver](), "oci": newLater[driver.Driver](), "containerd": newLater[driver.Driver](), "kubernetes": newLater[driver.Driver]()}
-	e.server, e.tried = newLater[*app.App](), newLater[struct{}]()
+	e.server, e.tried = newLater[*app.Scratch](), newLater[struct{}]()
 	// In the data folder when it can be: a container engine may see that one only.
 	for _, parent := range []string{e.cfg.Data, os.TempDir()} {
 		if e.scratch, err = os.MkdirTemp(parent, scratchPrefix); err == nil {
@@ -239,10 +239,13 @@ func (e *examination) chosen(ctx context.Context) (string, driver.Driver, error)
 }
 
 // openServer opens everything of a server but what listens.
-func (e *examination) openServer(ctx context.Context) (*app.App, error) {
+func (e *examination) openServer(ctx context.Context) (*app.Scratch, error) {
 	name, d, err := e.chosen(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if e.hubErr != nil {
+		return nil, fmt.Errorf("no MCP server can be started: %w", e.hubErr)
 	}
 	e.sweep(ctx, name)
 	p, err := app.OpenScratch(ctx, e.config(e.scratch, name), e.log, d, e.hub)
@@ -254,7 +257,7 @@ func (e *examination) openServer(ctx context.Context) (*app.App, error) {
 }
 
 // openLibrary opens as much as the files of skills need, when no sandbox can be started.
-func (e *examination) openLibrary(ctx context.Context) (*app.App, error) {
+func (e *examination) openLibrary(ctx context.Context) (*app.SkillLibrary, error) {
 	p, err := app.OpenSkillLibrary(ctx, e.config(filepath.Join(e.scratch, "library"), e.cfg.Driver), e.log)
 	if err != nil {
 		return nil, err
@@ -284,7 +287,7 @@ func (e *examination) sweep(ctx context.Context, driverName string) {
 }
 
 // laterIsolation starts MCP servers in sandboxes as soon as doctor's own server is there.
-type laterIsolation struct{ server *later[*app.App] }
+type laterIsolation struct{ server *later[*app.Scratch] }
 
 // Start implements transport.Isolation.
 func (l laterIsolation) Start(ctx context.Context, s transport.IsolatedServer) (transport.IsolatedProcess, error) {

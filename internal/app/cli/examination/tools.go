@@ -139,10 +139,13 @@ const suspicious = 10
 
 // skills reads the library, and says of each skill whether it loads and runs.
 func (e toolChecks) skills(ctx context.Context, r *doctor.Report) {
-	p, err := e.server.get(ctx)
-	sandboxes := err == nil
-	if err != nil { // their files can be read all the same
-		if p, err = e.openLibrary(ctx); err != nil {
+	p, noServer := e.server.get(ctx)
+	var skills *app.SkillLibrary
+	if noServer == nil {
+		skills = p.SkillLibrary
+	} else { // their files can be read all the same
+		var err error
+		if skills, err = e.openLibrary(ctx); err != nil {
 			r.Problem("", "mend what it names; `skills` and `skill_sources` say where skills are", "%s", err)
 			return
 		}
@@ -151,12 +154,12 @@ func (e toolChecks) skills(ctx context.Context, r *doctor.Report) {
 		r.Warn("source", "mend or remove it in "+e.cfg.SkillSources, "is left out: %s", n.attrs)
 	}
 	t := &skillTally{r: r, ctx: ctx, template: e.cfg.DefaultTemplate}
-	if sandboxes {
+	if noServer == nil {
 		t.prober = runnable.NewProber(p.Orchestrator().Probes, e.log)
 		defer t.prober.Close()
 		t.wait()
 	}
-	if set, err := p.Library().Set(app.LocalOwner); err != nil {
+	if set, err := skills.Library().Set(app.LocalOwner); err != nil {
 		r.Warn("", "see the line of the extensions", "not looked at: %s", detailOf(err))
 	} else {
 		t.look("", set)

@@ -1,0 +1,126 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+
+	"github.com/skerry-sandbox/skerry/internal/api/deerflow"
+	"github.com/skerry-sandbox/skerry/internal/api/e2b"
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/platform/tlsfiles"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
+	"github.com/skerry-sandbox/skerry/internal/skills/runnable"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
+)
+
+// readiness is what the server depends on.
+type readiness struct {
+	store   *store.Store
+	driver  driver.Driver
+	install string
+	disk    *quota.Volume
+	hub     *hub.Hub
+	audit   *audit.Log
+	tls     *tlsfiles.Server // nil: http
+	orch    *orchestrator.Orchestrator
+	log     *slog.Logger
+}
+
+// checks is the state of what the server depends on.
+func (p *readiness) checks(ctx context.Context) []rest.Check {
+	check := func(name string, err error) rest.Check {
+		c := rest.Check{Name: name, OK: err == nil}
+		var known *sandbox.Error
+		switch {
+		case errors.As(err, &known): // /readyz needs no key: the engine's own words stay in the log
+			c.Detail = known.Detail
+			p.log.Debug("not ready", "what", name, "error", err)
+		case err != nil:
+			c.Detail = err.Error()
+		}
+		return c
+	}
+	_, driverErr := p.driver.List(ctx, map[string]string{sandbox.LabelInstall: p.install})
+	checks := []rest.Check{
+		{Name: "disk quota", OK: true, Detail: p.disk.State().String()},
+		check("state", p.store.Ping(ctx)),
+		check("driver", driverErr),
+		check("mcp servers", p.hub.ConfigError()),
+		check("audit log", p.audit.State().Err),
+	}
+	if p.tls != nil {
+		checks = append(checks, tlsCheck(p.tls))
+	}
+	checks = append(append(checks, sinkChecks(p.audit)...), archiveCheck(p.audit)...)
+	if p.orch.Shutdown.Draining() {
+		checks = append(checks, rest.Check{Name: "drain", Detail: "the server is stopping"})
+	}
+	return checks
+}
+
+// handler builds the API on all parts before it.
+func (b *builder) handler(
+	ctx context.Context, tls *tlsfiles.Server, f *foundation, m *materials, x *extensionSet, t *toolSet, w *work, s *sandboxes,
+) (http.Handler, error) {
+	access := &access{cfg: b.cfg, log: b.log, store: f.store, keys: f.keys, audit: f.audit}
+	if err := access.open(ctx); err != nil {
+		return nil, err
+	}
+	b.onClose(access.close)
+	installs, err := b.skillInstalls(f, s.library)
+	if err != nil {
+		return nil, err
+	}
+	prober := runnable.NewProber(s.orch.Probes, b.log)
+	b.onClose(func() error { prober.Close(); return nil })
+	_, remote := m.driver.(driver.Remote)
+	use := service.Service{
+		Threads: s.orch.Threads, Sandboxes: s.orch.Sandboxes, Runs: s.orch.Runs, Execs: s.orch.Execs, Terminals: s.orch.Execs, Contexts: s.orch.Contexts, Files: s.orch.Files,
+		Tools: s.orch.Calls, Upstream: s.orch.Calls, Prompts: s.orch.Prompts, Skills: s.orch.Skills, ThreadSkills: s.orch.Skills.Threads, SkillInstalls: installs,
+		Approvals: w.approvals, Plugins: pluginUse{x.plugins, s.orch}, Marketplaces: x.plugins,
+	}
+	servers := mcpAdmin{t.hub.Servers, t.hub.Logins, access}
+	ready := &readiness{
+		store: f.store, driver: m.driver, install: f.data.install, disk: m.disk, hub: t.hub, audit: f.audit, tls: tls, orch: s.orch, log: b.log,
+	}
+	o := rest.Options{
+		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
+			if sk.Broken || sk.Digest == "" {
+				return sandbox.Runnable{Template: sandbox.RunnableUnknown, Missing: []string{}, Unsure: []string{"the skill does not load"}}
+			}
+			return prober.Of(ctx, b.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return s.orch.Probes.OpenSkill(c, sk.Name) })
+		},
+		Service: use,
+		Administration: rest.Administration{
+			MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{f.secrets, access}, Drift: driftAdmin{t.drift, t.hub},
+			Policy: policyAdmin{t.policy, access, t.hub}, Audit: f.audit, AuditProof: f.audit,
+		},
+		Clients: rest.Clients{
+			Keys: access, OperatorTenant: b.cfg.OperatorTenant, AuthRefused: access.refusals.Add,
+			AllowedHosts: append([]string{b.cfg.Listen}, b.cfg.AllowedHosts...), AllowedOrigins: b.cfg.AllowedOrigins,
+		},
+		Placement: routing{s.orch.Placement, s.orch.Shutdown, f.data.peers}, RemoteFiles: remote,
+		Limits: s.limits, Tracer: f.tracer, Observe: s.metrics.Request, Idempotency: f.store,
+		Ready: ready.checks, Metrics: s.metrics.Handler(), Version: buildinfo.Version(), Log: b.log,
+	}
+	if b.cfg.E2B {
+		adapter := e2b.New(e2b.Options{Service: use, DefaultTemplate: b.cfg.DefaultTemplate, Log: b.log})
+		b.onClose(func() error { adapter.Close(); return nil })
+		o.Adapters = append(o.Adapters, adapter.Routes())
+	}
+	h, err := access.handlers(o)
+	if err != nil || !b.cfg.DeerFlow.Enabled {
+		return h, err
+	}
+	return deerflow.New(deerflow.Options{API: h, Keys: derivedKeys{access}, URL: b.cfg.DeerFlow.URL})
+}

@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/template"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
+)
+
+// materials are what sandboxes are made of, and by whom.
+type materials struct {
+	driver    driver.Driver
+	disk      *quota.Volume // nil: nothing but the server's own counting bounds files
+	templates map[string]instance.Template
+	sandboxd  string // host path
+	isolation *isolation
+}
+
+// openMaterials finds what sandboxes are made of.
+func (b *builder) openMaterials(ctx context.Context, f *foundation, d driver.Driver, disk *quota.Volume) (*materials, error) {
+	m := &materials{driver: d, disk: disk}
+	from := &templateReader{cfg: b.cfg, driver: d, log: b.log, closers: &b.closers}
+	var err error
+	if m.templates, err = from.read(ctx); err != nil {
+		return nil, err
+	}
+	if m.sandboxd, err = daemon(b.cfg, d); err != nil {
+		return nil, err
+	}
+	m.isolation, err = b.openIsolation(ctx, f, m)
+	return m, err
+}
+
+// templateReader reads templates for a driver, and brings their images to it.
+type templateReader struct {
+	cfg     config.Config
+	driver  driver.Driver
+	log     *slog.Logger
+	closers *closers
+}
+
+// read reads the templates and keeps those whose image fits the driver.
+func (r *templateReader) read(ctx context.Context) (map[string]instance.Template, error) {
+	list, err := TemplateFiles(r.cfg)
+	if err != nil {
+		return nil, err
+	}
+	caps, err := r.driver.Capabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]instance.Template{}
+	for _, t := range list {
+		image, ok := t.ImageFor(imagesOf(r.driver, caps), r.cfg.Images)
+		if !ok {
+			r.log.Warn("template left out: it has no image for this driver", "template", t.Name, "driver", caps.Name)
+			continue
+		}
+		if _, err := os.Stat(image); caps.HostRootfs && image != "" && err != nil {
+			r.log.Warn("the template's image is not unpacked here", "template", t.Name, "missing", image)
+			if t.Image.OCI == baseImage { // what is in it, most hosts have
+				r.log.Warn("using the host's own /usr", "template", t.Name)
+				image = ""
+			}
+		}
+		made := instance.Template{Template: t.Vocabulary(), Image: image}
+		if store, ok := r.driver.(driver.ImageStore); ok {
+			if made.Prepare, err = r.importing(ctx, store, t, image); err != nil {
+				return nil, fmt.Errorf("template %s: %w", t.Name, err)
+			}
+		}
+		all[t.Name] = made
+	}
+	if _, ok := all[r.cfg.DefaultTemplate]; !ok {
+		return nil, fmt.Errorf("default_template: there is no template %q for the driver %s", r.cfg.DefaultTemplate, caps.Name)
+	}
+	return all, nil
+}
+
+// imagesOf is where a driver has its images.
+func imagesOf(d driver.Driver, caps driver.Capabilities) template.Home {
+	_, remote := d.(driver.Remote)
+	switch {
+	case remote:
+		return template.InCluster
+	case caps.HostRootfs:
+		return template.InFolder
+	}
+	return template.InEngine
+}
+
+// daemon finds skerry-sandboxd: where the configuration says, else beside this program. Sandboxes on other machines have
+// theirs from an image.
+func daemon(cfg config.Config, d driver.Driver) (string, error) {
+	path := cfg.Sandboxd
+	if _, remote := d.(driver.Remote); remote {
+		return sandbox.DaemonPath, nil
+	}
+	if path == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(filepath.Dir(self), "skerry-sandboxd")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
+		return "", fmt.Errorf("sandboxd: %s is not a program; build it with `make build` or say where it is (SKERRY_SANDBOXD)", path)
+	}
+	return path, nil
+}
