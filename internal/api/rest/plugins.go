@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,7 +192,7 @@ func (s pluginRoutes) installPluginNamed(ctx context.Context, r *http.Request, r
 	if err := dec.Decode(&b); err != nil {
 		return none, sandbox.Wrap(sandbox.Invalid, err, "the body is not {source}, {marketplace, plugin} or {thread_id, path}")
 	}
-	if err := checkLengths(b); err != nil {
+	if err := checkBounds(b); err != nil {
 		return none, err
 	}
 	ways := 0
@@ -222,14 +223,23 @@ func (s pluginRoutes) installPluginNamed(ctx context.Context, r *http.Request, r
 	})
 }
 
-// checkLengths holds a body that is not checked by its schema to the bounds of its fields' tags.
-func checkLengths[T any](body T) error {
+// checkBounds holds a body that is not checked by its schema to the bounds of its fields' tags.
+func checkBounds[T any](body T) error {
 	v := reflect.ValueOf(body)
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		most, err := strconv.Atoi(f.Tag.Get("maxLength"))
-		if err == nil && utf8.RuneCountInString(v.FieldByIndex(f.Index).String()) > most {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		value, name := v.FieldByIndex(f.Index), strings.Split(f.Tag.Get("json"), ",")[0]
+		if value.Kind() != reflect.String || value.Len() == 0 {
+			continue
+		}
+		text, pattern, enum := value.String(), f.Tag.Get("pattern"), f.Tag.Get("enum")
+		if most, err := strconv.Atoi(f.Tag.Get("maxLength")); err == nil && utf8.RuneCountInString(text) > most {
 			return sandbox.InvalidField(name, "at most %d characters", most)
+		}
+		if pattern != "" && !regexp.MustCompile(pattern).MatchString(text) {
+			return sandbox.InvalidField(name, "has to match %s", pattern)
+		}
+		if enum != "" && !slices.Contains(strings.Split(enum, ","), text) {
+			return sandbox.InvalidField(name, "has to be one of %s", enum)
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func (s skillInstallRoutes) installNamed(ctx context.Context, r *http.Request, r
 	if err := dec.Decode(&b); err != nil {
 		return none, sandbox.Wrap(sandbox.Invalid, err, "the body is not {thread_id, path} or {url}")
 	}
-	if err := checkLengths(b); err != nil {
+	if err := checkBounds(b); err != nil {
 		return none, err
 	}
 	switch {
