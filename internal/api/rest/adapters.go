@@ -15,8 +15,9 @@ import (
 
 // adapterRoutes are the routes of other protocols.
 type adapterRoutes struct {
-	*server
-	checks checks
+	table    *route.Table
+	checks   checks
+	adapters []Adapter
 }
 
 // AdapterRoute is a route of another product's API that clients of that product call here. It goes the
@@ -47,7 +48,7 @@ type Adapter struct {
 
 // add serves the adapters beside the API.
 func (s adapterRoutes) add(engine *gin.Engine) {
-	for _, a := range s.o.Adapters {
+	for _, a := range s.adapters {
 		for _, adapted := range a.Routes {
 			r := route.Agents.At(adapted.Server)
 			if r.Endless = adapted.Endless; adapted.Starts {

@@ -15,7 +15,9 @@ import (
 )
 
 // adminRoutes are the routes of keys.
-type adminRoutes struct{ *server }
+type adminRoutes struct {
+	keys keys // nil: there are none
+}
 
 // keyBody is the body of POST /api/keys.
 type keyBody struct {
@@ -51,10 +53,10 @@ func (s adminRoutes) add(api *route.API) {
 			ID string `path:"id" maxLength:"128"`
 		},
 		) (*struct{}, error) {
-			if s.o.Keys == nil {
+			if s.keys == nil {
 				return nil, errNoKeys
 			}
-			return nil, s.o.Keys.RevokeKey(ctx, exchange.CallerOf(ctx), in.ID)
+			return nil, s.keys.RevokeKey(ctx, exchange.CallerOf(ctx), in.ID)
 		})
 }
 
@@ -62,7 +64,7 @@ var errNoKeys = sandbox.Errorf(sandbox.NotSupported, "this server has no keys")
 
 func (s adminRoutes) createKey(ctx context.Context, in *struct{ Body keyBody }) (*madeKeyOut, error) {
 	c := exchange.CallerOf(ctx)
-	if s.o.Keys == nil {
+	if s.keys == nil {
 		return nil, errNoKeys
 	}
 	b := in.Body
@@ -76,7 +78,7 @@ func (s adminRoutes) createKey(ctx context.Context, in *struct{ Body keyBody }) 
 	if err := sandbox.CheckOwnerName("user", k.User); err != nil {
 		return nil, err
 	}
-	made, secret, err := s.o.Keys.CreateKey(ctx, c, k)
+	made, secret, err := s.keys.CreateKey(ctx, c, k)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +86,10 @@ func (s adminRoutes) createKey(ctx context.Context, in *struct{ Body keyBody }) 
 }
 
 func (s adminRoutes) listKeys(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[auth.Key]], error) {
-	if s.o.Keys == nil {
+	if s.keys == nil {
 		return route.PageOf([]auth.Key{}, ""), nil
 	}
-	items, err := s.o.Keys.ListKeys(ctx, exchange.CallerOf(ctx))
+	items, err := s.keys.ListKeys(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -7,10 +7,13 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // approvalRoutes are the routes of approvals.
-type approvalRoutes struct{ *server }
+type approvalRoutes struct {
+	approvals service.Approvals // nil: there are none
+}
 
 type approvalsIn struct {
 	State  string `query:"state" enum:"pending,approved,denied,expired,cancelled"`
@@ -39,10 +42,10 @@ func (s approvalRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/approvals", "listApprovals", route.TagAdmin, route.Agents,
 		"Calls that wait, or waited, for a decision, newest first: the caller's own, or for those who decide the tenant's"),
 		func(ctx context.Context, in *approvalsIn) (*route.Body[route.Page[sandbox.Approval]], error) {
-			if s.o.Approvals == nil {
+			if s.approvals == nil {
 				return route.PageOf([]sandbox.Approval{}, ""), nil
 			}
-			items, next, err := s.o.Approvals.List(ctx, exchange.CallerOf(ctx), sandbox.ApprovalFilter{
+			items, next, err := s.approvals.List(ctx, exchange.CallerOf(ctx), sandbox.ApprovalFilter{
 				State: sandbox.ApprovalState(in.State), User: in.User, Thread: in.Thread, Tool: in.Tool, Cursor: in.Cursor, Limit: in.Limit,
 			})
 			if err != nil {
@@ -52,10 +55,10 @@ func (s approvalRoutes) add(api *route.API) {
 		})
 	route.Register(api, route.On(http.MethodGet, "/api/approvals/{id}", "getApproval", route.TagAdmin, route.Agents, "One of them"),
 		func(ctx context.Context, in *ApprovalIn) (*route.Body[sandbox.Approval], error) {
-			if s.o.Approvals == nil {
+			if s.approvals == nil {
 				return nil, errNoApprovals
 			}
-			return approvalOf(s.o.Approvals.Get(ctx, exchange.CallerOf(ctx), in.ID))
+			return approvalOf(s.approvals.Get(ctx, exchange.CallerOf(ctx), in.ID))
 		})
 	route.Register(api, route.On(http.MethodPost, "/api/approvals/{id}", "decideApproval", route.TagAdmin, route.Developers,
 		"Decide on a call. One decision counts: a second one is a conflict. Not with the key that made the call"),
@@ -64,12 +67,12 @@ func (s approvalRoutes) add(api *route.API) {
 			Body decisionBody
 		},
 		) (*route.Body[sandbox.Approval], error) {
-			if s.o.Approvals == nil {
+			if s.approvals == nil {
 				return nil, errNoApprovals
 			}
 			b := in.Body
 			v := sandbox.ApprovalVerdict{Approve: b.Decision == "approve", Scope: sandbox.ApprovalScope(b.Scope), Reason: b.Reason}
-			return approvalOf(s.o.Approvals.Decide(ctx, exchange.CallerOf(ctx), in.ID, v))
+			return approvalOf(s.approvals.Decide(ctx, exchange.CallerOf(ctx), in.ID, v))
 		})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -23,8 +24,11 @@ import (
 
 // auditRoutes are the routes of the audit log.
 type auditRoutes struct {
-	*server
-	access *access.Authenticator
+	audit     auditLog
+	access    *access.Authenticator
+	follows   chan struct{} // places of those who follow or export the log
+	heartbeat time.Duration
+	log       *slog.Logger
 }
 
 // AuditFilter is what all that reads audit records can be asked for.
@@ -55,7 +59,6 @@ type auditPage struct {
 }
 
 func (s auditRoutes) add(api *route.API) {
-	s.follows = make(chan struct{}, maxFollowers)
 	route.Register(api, route.On(http.MethodGet, "/api/audit", "listAudit", route.TagAdmin, route.AuditReaders,
 		"Audit records, newest first: the caller's own, or for administrators and auditors the tenant's"), s.listAudit)
 	op := route.On(http.MethodGet, "/api/audit/stream", "streamAudit", route.TagAdmin, route.AuditReaders,
@@ -103,7 +106,7 @@ func (s auditRoutes) streamAudit(ctx context.Context, in *struct {
 		a := auditStream{eventstream.New(x, humagin.Unwrap(c).Writer, s.heartbeat)}
 		var alive sync.WaitGroup
 		alive.Go(func() { a.KeepAlive(ctx, cancel) })
-		err := s.o.Audit.Follow(ctx, f, in.LastEventID, a.emit)
+		err := s.audit.Follow(ctx, f, in.LastEventID, a.emit)
 		cancel()
 		alive.Wait()
 		a.End(ctx, err)
@@ -135,7 +138,7 @@ func (s auditRoutes) exportAudit(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := s.o.Audit.List(ctx, f) // what can go wrong goes wrong here, as a rule
+	items, next, err := s.audit.List(ctx, f) // what can go wrong goes wrong here, as a rule
 	if err != nil {
 		release()
 		return nil, err
@@ -151,7 +154,7 @@ func (s auditRoutes) exportAudit(ctx context.Context, in *struct {
 		w.Header().Set("Content-Disposition", `attachment; filename="audit.`+strings.Replace(in.Format, "ocsf", "ocsf.jsonl", 1)+`"`)
 		w.Header().Set("Cache-Control", exchange.NoStore)
 		if err := s.export(ctx, w, f, in.Format, items, next); err != nil {
-			s.o.Log.Warn("export of audit records broken off", "request_id", x.ID, "error", err)
+			s.log.Warn("export of audit records broken off", "request_id", x.ID, "error", err)
 			panic(http.ErrAbortHandler) // the client is not to take it for all
 		}
 	}}, nil
@@ -173,7 +176,7 @@ func (s auditRoutes) export(ctx context.Context, w http.ResponseWriter, f audit.
 			return err
 		}
 		f.Cursor = next
-		if items, next, err = s.o.Audit.List(ctx, f); err != nil {
+		if items, next, err = s.audit.List(ctx, f); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -203,7 +206,7 @@ func (s auditRoutes) listAudit(ctx context.Context, in *auditIn) (*route.Body[au
 		return nil, err
 	}
 	f.Cursor, f.Limit = in.Cursor, in.Limit
-	items, next, err := s.o.Audit.List(ctx, f)
+	items, next, err := s.audit.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}

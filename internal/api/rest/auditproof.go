@@ -10,7 +10,9 @@ import (
 )
 
 // auditProofRoutes are the routes of proofs of the audit log.
-type auditProofRoutes struct{ *server }
+type auditProofRoutes struct {
+	proof auditProof // nil: the log is not verified here
+}
 
 // auditProof says whether the audit log is as it was written.
 type auditProof interface {
@@ -30,10 +32,10 @@ func (s auditProofRoutes) add(api *route.API) {
 var errNoProof = sandbox.Errorf(sandbox.NotSupported, "this server does not verify its audit log")
 
 func (s auditProofRoutes) verifyAudit(ctx context.Context, _ *struct{}) (*route.Body[audit.VerifyResult], error) {
-	if s.o.AuditProof == nil {
+	if s.proof == nil {
 		return nil, errNoProof
 	}
-	res, err := s.o.AuditProof.Verify(ctx)
+	res, err := s.proof.Verify(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,10 +43,10 @@ func (s auditProofRoutes) verifyAudit(ctx context.Context, _ *struct{}) (*route.
 }
 
 func (s auditProofRoutes) auditCheckpoint(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[audit.Head]], error) {
-	if s.o.AuditProof == nil {
+	if s.proof == nil {
 		return nil, errNoProof
 	}
-	heads, err := s.o.AuditProof.Checkpoints(ctx)
+	heads, err := s.proof.Checkpoints(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,9 @@ import (
 )
 
 // docsRoutes are the routes of the documents.
-type docsRoutes struct{ *server }
+type docsRoutes struct {
+	table *route.Table
+}
 
 // docsPage shows /openapi.json. It is one file without anything from elsewhere, so that it works on
 // a machine without a network.

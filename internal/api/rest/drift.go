@@ -10,7 +10,9 @@ import (
 )
 
 // driftRoutes are the routes of drift of tools.
-type driftRoutes struct{ *server }
+type driftRoutes struct {
+	drift toolDrift // nil: tools are not compared
+}
 
 type driftIn struct {
 	route.ListIn
@@ -31,10 +33,10 @@ type approvedTools struct {
 func (s driftRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/mcp/drift", "listToolDrift", route.TagAdmin, route.Developers, "Tools that are not as they were first seen, or approved: of the caller's own servers, for the operator also of those of the configuration"),
 		func(ctx context.Context, in *driftIn) (*route.Body[route.Page[sandbox.ToolDrift]], error) {
-			if s.o.Drift == nil {
+			if s.drift == nil {
 				return route.PageOf([]sandbox.ToolDrift{}, ""), nil
 			}
-			list, err := s.o.Drift.List(ctx, exchange.CallerOf(ctx), in.Server)
+			list, err := s.drift.List(ctx, exchange.CallerOf(ctx), in.Server)
 			if err != nil {
 				return nil, err
 			}
@@ -46,10 +48,10 @@ func (s driftRoutes) add(api *route.API) {
 			Body approveBody
 		},
 		) (*route.Body[approvedTools], error) {
-			if s.o.Drift == nil {
+			if s.drift == nil {
 				return nil, sandbox.Errorf(sandbox.NotSupported, "this server does not look whether tools change")
 			}
-			list, err := s.o.Drift.Approve(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Tool, in.Body.Hash)
+			list, err := s.drift.Approve(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Tool, in.Body.Hash)
 			if err != nil {
 				return nil, err
 			}

@@ -15,7 +15,11 @@ import (
 )
 
 // healthRoutes are the routes of probes and metrics.
-type healthRoutes struct{ *server }
+type healthRoutes struct {
+	ready   func(ctx context.Context) []Check // nil: the server is always ready
+	metrics http.Handler                      // nil: there are none
+	version string
+}
 
 // readyTimeout bounds the question whether the server's dependencies answer.
 const readyTimeout = 5 * time.Second
@@ -35,15 +39,15 @@ type readiness struct {
 func (s healthRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/healthz", "healthz", route.TagServer, route.Anyone, "Whether the process lives"),
 		func(context.Context, *struct{}) (*route.Body[health], error) {
-			return route.BodyOf(health{Status: "ok", Version: s.o.Version}), nil
+			return route.BodyOf(health{Status: "ok", Version: s.version}), nil
 		})
 	op := route.On(http.MethodGet, "/readyz", "readyz", route.TagServer, route.Anyone, "Whether the server can work: 200 or 503, one line per dependency (JSON with Accept: application/json)")
 	op.Responses = textResponses("200", "503")
-	route.Register(api, op, s.ready)
+	route.Register(api, op, s.readyz)
 	op = route.On(http.MethodGet, "/metrics", "metrics", route.TagServer, route.Operators, "Prometheus metrics; with a key that has administration rights")
 	op.Responses = textResponses("200")
 	op.Responses["default"] = api.ProblemResponse()
-	route.Register(api, op, s.metrics)
+	route.Register(api, op, s.scrape)
 }
 
 func textResponses(statuses ...string) map[string]*huma.Response {
@@ -54,12 +58,12 @@ func textResponses(statuses ...string) map[string]*huma.Response {
 	return out
 }
 
-func (s healthRoutes) ready(ctx context.Context, _ *struct{}) (*route.Written, error) {
+func (s healthRoutes) readyz(ctx context.Context, _ *struct{}) (*route.Written, error) {
 	r := readiness{Ready: true, Checks: []Check{}}
-	if s.o.Ready != nil {
+	if s.ready != nil {
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
-		r.Checks = append(r.Checks, s.o.Ready(ctx)...)
+		r.Checks = append(r.Checks, s.ready(ctx)...)
 	}
 	for _, c := range r.Checks {
 		r.Ready = r.Ready && c.OK
@@ -94,12 +98,12 @@ func (r readiness) lines() string {
 	return b.String()
 }
 
-func (s healthRoutes) metrics(ctx context.Context, _ *struct{}) (*route.Written, error) {
-	if s.o.Metrics == nil {
+func (s healthRoutes) scrape(ctx context.Context, _ *struct{}) (*route.Written, error) {
+	if s.metrics == nil {
 		return nil, sandbox.Errorf(sandbox.NotFound, "this server has no metrics")
 	}
 	return &route.Written{Body: func(c huma.Context) {
 		g := humagin.Unwrap(c)
-		s.o.Metrics.ServeHTTP(g.Writer, g.Request)
+		s.metrics.ServeHTTP(g.Writer, g.Request)
 	}}, nil
 }

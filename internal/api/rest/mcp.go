@@ -18,14 +18,15 @@ import (
 
 // mcpRoutes are the routes of the endpoint /mcp.
 type mcpRoutes struct {
-	*server
-	access *access.Authenticator
+	table   *route.Table
+	access  *access.Authenticator
+	options mcp.Options
 }
 
 // mcpRoutes serves /mcp and /mcp/<thread>, where all of a thread's tools are, and
 // /mcp/<thread>/<server>, which is one of the thread's MCP servers as it is, under its own names.
 func (s mcpRoutes) add(routes gin.IRoutes) {
-	m := mcp.New(mcp.Options{Service: s.o.Service, Host: mcpErrors{s.o.Log}, Tracer: s.o.Tracer, MaxBody: route.MaxJSONBytes, Version: s.o.Version, Log: s.o.Log})
+	m := mcp.New(s.options)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		for _, path := range []string{route.MCP, route.MCP + "/:thread", route.MCP + "/:thread/:server"} {
 			r := route.Agents.At(route.Holder)
@@ -45,7 +46,7 @@ func (s mcpRoutes) serveMCP(c *gin.Context, m *mcp.Server) {
 	x := exchange.Of(c.Request.Context())
 	r := c.Request.Clone(c.Request.Context())
 	r.Header.Set("X-Request-Id", x.ID) // handlers in a session learn it from there
-	s.o.Tracer.To(r.Context(), r.Header)
+	s.options.Tracer.To(r.Context(), r.Header)
 	m.Serve(c.Writer, r, scope, func(r *http.Request, revoked func()) (stop func()) { return s.access.Watch(r, x.Caller, revoked) })
 }
 

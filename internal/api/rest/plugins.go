@@ -24,7 +24,11 @@ import (
 )
 
 // pluginRoutes are the routes of plugins.
-type pluginRoutes struct{ *server }
+type pluginRoutes struct {
+	plugins      service.Plugins      // nil: there are none
+	marketplaces service.Marketplaces // nil when plugins is
+	files        service.Files
+}
 
 var errNoPlugins = sandbox.Errorf(sandbox.NotSupported, "this server has no plugins")
 
@@ -105,10 +109,10 @@ func (s pluginRoutes) add(api *route.API) {
 }
 
 func (s pluginRoutes) listPlugins(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[sandbox.Plugin]], error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return route.PageOf([]sandbox.Plugin{}, ""), nil
 	}
-	list, err := s.o.Plugins.List(ctx, exchange.CallerOf(ctx))
+	list, err := s.plugins.List(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -116,10 +120,10 @@ func (s pluginRoutes) listPlugins(ctx context.Context, in *route.ListIn) (*route
 }
 
 func (s pluginRoutes) getPlugin(ctx context.Context, in *PluginIn) (*route.Body[sandbox.Plugin], error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return nil, errNoPlugins
 	}
-	p, err := s.o.Plugins.Get(ctx, exchange.CallerOf(ctx), in.Name)
+	p, err := s.plugins.Get(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -131,13 +135,13 @@ func (s pluginRoutes) changePlugin(ctx context.Context, in *struct {
 	Body pluginChange
 },
 ) (*route.Body[sandbox.Plugin], error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return nil, errNoPlugins
 	}
 	if in.Body.Enabled == nil && len(in.Body.Config) == 0 {
 		return nil, sandbox.Errorf(sandbox.Invalid, "give enabled, config, or both")
 	}
-	p, err := s.o.Plugins.Change(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Enabled, in.Body.Config)
+	p, err := s.plugins.Change(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Enabled, in.Body.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -145,14 +149,14 @@ func (s pluginRoutes) changePlugin(ctx context.Context, in *struct {
 }
 
 func (s pluginRoutes) removePlugin(ctx context.Context, in *PluginIn) (*struct{}, error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return nil, errNoPlugins
 	}
-	return nil, s.o.Plugins.Remove(ctx, exchange.CallerOf(ctx), in.Name)
+	return nil, s.plugins.Remove(ctx, exchange.CallerOf(ctx), in.Name)
 }
 
 func (s pluginRoutes) installPlugin(ctx context.Context, in *pluginInstallIn) (*route.Body[pluginInstalled], error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return nil, errNoPlugins
 	}
 	req := sandbox.PluginInstall{Digest: in.Digest, Shared: in.Shared, Strict: in.Strict, Disabled: !in.Enabled, Replace: in.Replace}
@@ -180,7 +184,7 @@ func (s pluginRoutes) installPluginUpload(ctx context.Context, r *http.Request, 
 		return sandbox.Plugin{}, err
 	}
 	req.From = path.Base("/" + cutName(name))
-	return s.o.Plugins.Install(ctx, exchange.CallerOf(ctx), content, req)
+	return s.plugins.Install(ctx, exchange.CallerOf(ctx), content, req)
 }
 
 // installPluginNamed installs what the JSON names.
@@ -207,19 +211,19 @@ func (s pluginRoutes) installPluginNamed(ctx context.Context, r *http.Request, r
 	b.fill(&req)
 	req.Marketplace, req.Plugin = b.Marketplace, b.Plugin
 	if b.ThreadID == "" {
-		return s.o.Plugins.Install(ctx, exchange.CallerOf(ctx), nil, req)
+		return s.plugins.Install(ctx, exchange.CallerOf(ctx), nil, req)
 	}
 	if slices.Contains(strings.Split(b.Path, "/"), "..") {
 		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
 	}
 	req.Thread, req.From = b.ThreadID, b.Path
-	return service.View(ctx, s.o.Files, exchange.CallerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.Plugin, error) {
+	return service.View(ctx, s.files, exchange.CallerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.Plugin, error) {
 		file, err := f.Open(b.Path)
 		if err != nil {
 			return none, err
 		}
 		defer file.Close() //nolint:errcheck // read-only
-		return s.o.Plugins.Install(ctx, exchange.CallerOf(ctx), file, req)
+		return s.plugins.Install(ctx, exchange.CallerOf(ctx), file, req)
 	})
 }
 
@@ -256,10 +260,10 @@ func (s pluginRoutes) pluginCommands(ctx context.Context, in *struct {
 	Skills bool `query:"skills" doc:"Also the skills of the plugin that people may call"`
 },
 ) (*route.Body[route.Page[sandbox.PluginCommand]], error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return nil, errNoPlugins
 	}
-	list, err := s.o.Plugins.Commands(ctx, exchange.CallerOf(ctx), in.Name, in.Skills)
+	list, err := s.plugins.Commands(ctx, exchange.CallerOf(ctx), in.Name, in.Skills)
 	if err != nil {
 		return nil, err
 	}
@@ -273,10 +277,10 @@ func (s pluginRoutes) invokeCommand(ctx context.Context, in *struct {
 	Body    commandArgs
 },
 ) (*route.Body[sandbox.PluginMessage], error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return nil, errNoPlugins
 	}
-	m, err := s.o.Plugins.Invoke(ctx, exchange.CallerOf(ctx), in.Thread, in.Plugin, in.Command, in.Body.Args)
+	m, err := s.plugins.Invoke(ctx, exchange.CallerOf(ctx), in.Thread, in.Plugin, in.Command, in.Body.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -284,10 +288,10 @@ func (s pluginRoutes) invokeCommand(ctx context.Context, in *struct {
 }
 
 func (s pluginRoutes) listMarketplaces(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[sandbox.Marketplace]], error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return route.PageOf([]sandbox.Marketplace{}, ""), nil
 	}
-	list, err := s.o.Marketplaces.Marketplaces(ctx, exchange.CallerOf(ctx))
+	list, err := s.marketplaces.Marketplaces(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +299,7 @@ func (s pluginRoutes) listMarketplaces(ctx context.Context, in *route.ListIn) (*
 }
 
 func (s pluginRoutes) addMarketplace(ctx context.Context, in *struct{ Body SourceBody }) (*route.Body[sandbox.Marketplace], error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return nil, errNoPlugins
 	}
 	if in.Body.Source == "" {
@@ -303,7 +307,7 @@ func (s pluginRoutes) addMarketplace(ctx context.Context, in *struct{ Body Sourc
 	}
 	var req sandbox.PluginInstall
 	in.Body.fill(&req)
-	m, err := s.o.Marketplaces.AddMarketplace(ctx, exchange.CallerOf(ctx), req)
+	m, err := s.marketplaces.AddMarketplace(ctx, exchange.CallerOf(ctx), req)
 	if err != nil {
 		return nil, err
 	}
@@ -314,10 +318,10 @@ func (s pluginRoutes) removeMarketplace(ctx context.Context, in *struct {
 	Name string `path:"name" maxLength:"64"`
 },
 ) (*struct{}, error) {
-	if s.o.Plugins == nil {
+	if s.plugins == nil {
 		return nil, errNoPlugins
 	}
-	return nil, s.o.Marketplaces.RemoveMarketplace(ctx, exchange.CallerOf(ctx), in.Name)
+	return nil, s.marketplaces.RemoveMarketplace(ctx, exchange.CallerOf(ctx), in.Name)
 }
 
 func pluginKey(p sandbox.Plugin) string { return p.Name }

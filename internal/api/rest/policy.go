@@ -12,7 +12,9 @@ import (
 )
 
 // policyRoutes are the routes of the policy.
-type policyRoutes struct{ *server }
+type policyRoutes struct {
+	policy rules // nil: there are none
+}
 
 // Scopes of rules.
 const (
@@ -67,14 +69,14 @@ func (s policyRoutes) add(api *route.API) {
 var errNoPolicy = sandbox.Errorf(sandbox.NotSupported, "this server has no rules")
 
 func (s policyRoutes) getPolicy(ctx context.Context, in *PolicyScope) (*route.Body[policyRules], error) {
-	if s.o.Policy == nil {
+	if s.policy == nil {
 		return nil, errNoPolicy
 	}
 	scope, tenant, err := in.tenant(exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return route.BodyOf(rulesOf(scope, s.o.Policy.Status(tenant))), nil
+	return route.BodyOf(rulesOf(scope, s.policy.Status(tenant))), nil
 }
 
 func (s policyRoutes) putPolicy(ctx context.Context, in *struct {
@@ -85,7 +87,7 @@ func (s policyRoutes) putPolicy(ctx context.Context, in *struct {
 	}
 },
 ) (*route.Body[policyRules], error) {
-	if s.o.Policy == nil {
+	if s.policy == nil {
 		return nil, errNoPolicy
 	}
 	c := exchange.CallerOf(ctx)
@@ -93,7 +95,7 @@ func (s policyRoutes) putPolicy(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	status, err := s.o.Policy.PutPolicy(ctx, c, tenant, in.Body.Text, in.Body.Digest)
+	status, err := s.policy.PutPolicy(ctx, c, tenant, in.Body.Text, in.Body.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func (s policyRoutes) testPolicy(ctx context.Context, in *struct {
 	}
 },
 ) (*route.Body[policy.Trial], error) {
-	if s.o.Policy == nil {
+	if s.policy == nil {
 		return nil, errNoPolicy
 	}
 	c := exchange.CallerOf(ctx)
@@ -120,7 +122,7 @@ func (s policyRoutes) testPolicy(ctx context.Context, in *struct {
 	if (in.Body.Call == nil) == (in.Body.Record == "") {
 		return nil, sandbox.InvalidField("body", "has to have call or record, not both and not neither")
 	}
-	trial, err := s.o.Policy.TryPolicy(ctx, c, tenant, in.Body.Text, in.Body.Call, in.Body.Record)
+	trial, err := s.policy.TryPolicy(ctx, c, tenant, in.Body.Text, in.Body.Call, in.Body.Record)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 )
 
 // secretRoutes are the routes of secrets.
-type secretRoutes struct{ *server }
+type secretRoutes struct {
+	secrets secretStore // nil: the server keeps none
+}
 
 // SecretIn names a secret.
 type SecretIn struct {
@@ -48,10 +50,10 @@ func (s secretRoutes) add(api *route.API) {
 var errNoSecrets = sandbox.Errorf(sandbox.NotSupported, "this server keeps no secrets")
 
 func (s secretRoutes) listSecrets(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[secrets.Info]], error) {
-	if s.o.Secrets == nil {
+	if s.secrets == nil {
 		return nil, errNoSecrets
 	}
-	list, err := s.o.Secrets.List(ctx, exchange.CallerOf(ctx))
+	list, err := s.secrets.List(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +67,10 @@ func (s secretRoutes) getSecret(ctx context.Context, in *struct {
 	route.ListIn
 },
 ) (*route.Body[route.Page[secrets.Info]], error) {
-	if s.o.Secrets == nil {
+	if s.secrets == nil {
 		return nil, errNoSecrets
 	}
-	list, err := s.o.Secrets.Get(ctx, exchange.CallerOf(ctx), in.Name)
+	list, err := s.secrets.Get(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +82,10 @@ func (s secretRoutes) putSecret(ctx context.Context, in *struct {
 	Body secretBody
 },
 ) (*secretOut, error) {
-	if s.o.Secrets == nil {
+	if s.secrets == nil {
 		return nil, errNoSecrets
 	}
-	info, made, err := s.o.Secrets.Put(ctx, exchange.CallerOf(ctx), secrets.Scope(in.Scope), in.Name, in.Body.Value, in.Body.Exec)
+	info, made, err := s.secrets.Put(ctx, exchange.CallerOf(ctx), secrets.Scope(in.Scope), in.Name, in.Body.Value, in.Body.Exec)
 	if err != nil {
 		return nil, err
 	}
@@ -95,17 +97,17 @@ func (s secretRoutes) putSecret(ctx context.Context, in *struct {
 }
 
 func (s secretRoutes) deleteSecret(ctx context.Context, in *ScopedSecretIn) (*struct{}, error) {
-	if s.o.Secrets == nil {
+	if s.secrets == nil {
 		return nil, errNoSecrets
 	}
-	return nil, s.o.Secrets.Delete(ctx, exchange.CallerOf(ctx), secrets.Scope(in.Scope), in.Name)
+	return nil, s.secrets.Delete(ctx, exchange.CallerOf(ctx), secrets.Scope(in.Scope), in.Name)
 }
 
 func (s secretRoutes) rotateSecrets(ctx context.Context, _ *struct{}) (*route.Body[secrets.Rotation], error) {
-	if s.o.Secrets == nil {
+	if s.secrets == nil {
 		return nil, errNoSecrets
 	}
-	done, err := s.o.Secrets.Rotate(ctx, exchange.CallerOf(ctx))
+	done, err := s.secrets.Rotate(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/mcp"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/access"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/eventstream"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
@@ -125,7 +126,7 @@ func newServer(o Options) (*server, error) {
 		return nil, err
 	}
 	return &server{
-		o: o, guard: g, table: route.NewTable(), archives: files.NewPlaces(),
+		o: o, guard: g, table: route.NewTable(), archives: files.NewPlaces(), follows: make(chan struct{}, maxFollowers),
 		heartbeat: eventstream.Heartbeat, idle: exchange.IdleTimeout, recheck: access.RecheckEvery,
 	}, nil
 }
@@ -153,36 +154,46 @@ func (s *server) handler() (http.Handler, error) {
 	checks := s.checks()
 	open := humagin.New(engine, cfg)
 	api := route.NewAPI(s.table, humagin.NewWithGroup(engine, engine.Group("", checks.all()...), cfg), open)
-	threadRoutes{s}.add(api)
-	run := execs.Routes{Runs: s.o.Runs, Execs: s.o.Execs, Terminals: s.o.Terminals, Contexts: s.o.Contexts, Access: checks.access, Heartbeat: s.heartbeat, Idle: s.idle}
+	o := s.o
+	threadRoutes{o.Threads, o.Sandboxes}.add(api)
+	run := execs.Routes{Runs: o.Runs, Execs: o.Execs, Terminals: o.Terminals, Contexts: o.Contexts, Access: checks.access, Heartbeat: s.heartbeat, Idle: s.idle}
 	run.Add(api)
-	files.Routes{Files: s.o.Files, Access: checks.access, Archives: s.archives, Stopping: checks.forward.Stopping, Heartbeat: s.heartbeat, Log: s.o.Log}.Add(api)
-	toolRoutes{s}.add(api)
-	skillInstallRoutes{s}.add(api)
-	skillRoutes{s}.add(api)
-	skillToolRoutes{s}.add(api)
-	pluginRoutes{s}.add(api)
-	adminRoutes{s}.add(api)
-	auditProofRoutes{s}.add(api)
-	policyRoutes{s}.add(api)
-	secretRoutes{s}.add(api)
-	approvalRoutes{s}.add(api)
-	usageRoutes{s}.add(api)
-	auditRoutes{s, checks.access}.add(api)
-	healthRoutes{s}.add(api)
+	files.Routes{Files: o.Files, Access: checks.access, Archives: s.archives, Stopping: checks.forward.Stopping, Heartbeat: s.heartbeat, Log: o.Log}.Add(api)
+	toolRoutes{o.Tools, o.Prompts, o.MCPServers}.add(api)
+	loginRoutes{o.MCPLogins}.add(api)
+	skillInstallRoutes{o.SkillInstalls, o.Files}.add(api)
+	skillRoutes{o.Skills, o.Runnable}.add(api)
+	skillToolRoutes{o.ThreadSkills}.add(api)
+	pluginRoutes{o.Plugins, o.Marketplaces, o.Files}.add(api)
+	s.administration(api, checks.access)
+	healthRoutes{o.Ready, o.Metrics, o.Version}.add(api)
 	run.AddTerminal(api, engine.Group("", checks.limited()...))
 	doc, err := json.Marshal(api.OpenAPI())
 	if err != nil {
 		return nil, err
 	}
-	docsRoutes{s}.add(engine, doc)
-	mcpRoutes{s, checks.access}.add(engine.Group("", append(checks.limited(), s.table.CheckBody)...))
-	adapterRoutes{s, checks}.add(engine)
+	docsRoutes{s.table}.add(engine, doc)
+	endpoint := mcp.Options{Service: o.Service, Host: mcpErrors{o.Log}, Tracer: o.Tracer, MaxBody: route.MaxJSONBytes, Version: o.Version, Log: o.Log}
+	mcpRoutes{s.table, checks.access, endpoint}.add(engine.Group("", append(checks.limited(), s.table.CheckBody)...))
+	adapterRoutes{s.table, checks, o.Adapters}.add(engine)
 	s.routes = engine.Routes()
 	if err := s.table.Check(s.routes); err != nil {
 		return nil, err
 	}
 	return s.exchanges(engine), nil
+}
+
+// administration adds the routes of what administrators do.
+func (s *server) administration(api *route.API, a *access.Authenticator) {
+	o := s.o
+	driftRoutes{o.Drift}.add(api)
+	adminRoutes{o.Keys}.add(api)
+	auditProofRoutes{o.AuditProof}.add(api)
+	policyRoutes{o.Policy}.add(api)
+	secretRoutes{o.Secrets}.add(api)
+	approvalRoutes{o.Approvals}.add(api)
+	usageRoutes{o.Limits}.add(api)
+	auditRoutes{o.Audit, a, s.follows, s.heartbeat, o.Log}.add(api)
 }
 
 // exchanges makes an exchange of each request before the router sees it.

@@ -21,7 +21,10 @@ import (
 )
 
 // skillInstallRoutes are the routes of installing skills.
-type skillInstallRoutes struct{ *server }
+type skillInstallRoutes struct {
+	installs service.SkillInstalls // nil: the server installs none
+	files    service.Files
+}
 
 // maxInstallJSON bounds the JSON of a request to install.
 const maxInstallJSON = 16 << 10
@@ -61,7 +64,7 @@ func (s skillInstallRoutes) add(api *route.API) {
 }
 
 func (s skillInstallRoutes) installSkill(ctx context.Context, in *skillInstallIn) (*route.Body[skillInstalled], error) {
-	if s.o.SkillInstalls == nil {
+	if s.installs == nil {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "this server installs no skills")
 	}
 	req := sandbox.SkillInstall{Digest: in.Digest, Strict: in.Strict}
@@ -94,7 +97,7 @@ func (s skillInstallRoutes) installUpload(ctx context.Context, r *http.Request, 
 		return sandbox.SkillInstalled{}, err
 	}
 	req.Source = "upload " + path.Base("/"+cutName(name))
-	return s.o.SkillInstalls.Install(ctx, exchange.CallerOf(ctx), content, req)
+	return s.installs.Install(ctx, exchange.CallerOf(ctx), content, req)
 }
 
 func cutName(name string) string { return name[:min(len(name), 200)] }
@@ -114,18 +117,18 @@ func (s skillInstallRoutes) installNamed(ctx context.Context, r *http.Request, r
 	switch {
 	case b.URL != "" && b.ThreadID == "" && b.Path == "":
 		req.Source = b.URL
-		return s.o.SkillInstalls.InstallURL(ctx, exchange.CallerOf(ctx), req)
+		return s.installs.InstallURL(ctx, exchange.CallerOf(ctx), req)
 	case b.URL != "" || b.ThreadID == "" || b.Path == "":
 		return none, sandbox.Errorf(sandbox.Invalid, "give thread_id and path, or url alone")
 	case slices.Contains(strings.Split(b.Path, "/"), ".."):
 		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
 	}
 	req.Thread, req.Source = b.ThreadID, b.Path
-	return service.View(ctx, s.o.Files, exchange.CallerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.SkillInstalled, error) {
+	return service.View(ctx, s.files, exchange.CallerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.SkillInstalled, error) {
 		// Opened within the install, so that a file that is not there or leads out is in the audit log, too.
 		file := &lateFile{fs: f, path: b.Path}
 		defer file.close()
-		return s.o.SkillInstalls.Install(ctx, exchange.CallerOf(ctx), file, req)
+		return s.installs.Install(ctx, exchange.CallerOf(ctx), file, req)
 	})
 }
 

@@ -12,10 +12,14 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // skillRoutes are the routes of skills.
-type skillRoutes struct{ *server }
+type skillRoutes struct {
+	skills   service.Skills
+	runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable // nil: unknown
+}
 
 // maxSkillText bounds the SKILL.md that a caller sends.
 const maxSkillText = 1 << 20
@@ -65,13 +69,13 @@ func (s skillRoutes) add(api *route.API) {
 	route.Register(api, op, s.putSkillText)
 	route.Register(api, route.On(http.MethodDelete, custom, "deleteSkill", route.TagSkills, route.Developers, "Delete one of the caller's own skills"),
 		func(ctx context.Context, in *SkillIn) (*struct{}, error) {
-			return nil, s.o.Skills.DeleteSkill(ctx, exchange.CallerOf(ctx), in.Name)
+			return nil, s.skills.DeleteSkill(ctx, exchange.CallerOf(ctx), in.Name)
 		})
 }
 
 func (s skillRoutes) listSkills(ctx context.Context, _ *struct{}) (*route.Body[skillsAnswer], error) {
 	c := exchange.CallerOf(ctx)
-	list, err := s.o.Skills.UserSkills(ctx, c)
+	list, err := s.skills.UserSkills(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +91,8 @@ func (s skillRoutes) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox
 		Name: sk.Name, Description: sk.Description, License: sk.License, Category: sk.Category, Enabled: sk.Enabled, Location: sk.Location,
 		Digest: sk.Digest, Trusted: sk.Trusted, Findings: sk.Findings, Runnable: sandbox.Runnable{Template: sandbox.RunnableUnknown},
 	}
-	if s.o.Runnable != nil {
-		v.Runnable = s.o.Runnable(ctx, c, sk)
+	if s.runnable != nil {
+		v.Runnable = s.runnable(ctx, c, sk)
 	}
 	if v.Findings == nil {
 		v.Findings = []sandbox.Finding{}
@@ -100,7 +104,7 @@ func (s skillRoutes) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox
 }
 
 func (s skillRoutes) getSkill(ctx context.Context, in *SkillIn) (*route.Body[skillView], error) {
-	sk, err := s.o.Skills.UserSkill(ctx, exchange.CallerOf(ctx), in.Name)
+	sk, err := s.skills.UserSkill(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +116,7 @@ func (s skillRoutes) switchSkill(ctx context.Context, in *struct {
 	Body switchBody
 },
 ) (*route.Body[skillView], error) {
-	sk, err := s.o.Skills.SwitchSkill(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Enabled, in.Body.For == "everybody")
+	sk, err := s.skills.SwitchSkill(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Enabled, in.Body.For == "everybody")
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +125,7 @@ func (s skillRoutes) switchSkill(ctx context.Context, in *struct {
 
 // skillText answers with text that another user may have written: never as a page of this server.
 func (s skillRoutes) skillText(ctx context.Context, in *SkillIn) (*route.Written, error) {
-	text, err := s.o.Skills.SkillText(ctx, exchange.CallerOf(ctx), in.Name)
+	text, err := s.skills.SkillText(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +149,7 @@ func (s skillRoutes) putSkillText(ctx context.Context, in *SkillIn) (*route.Body
 	if len(text) > maxSkillText {
 		return nil, sandbox.Errorf(sandbox.Invalid, "SKILL.md has at most %d bytes", maxSkillText)
 	}
-	sk, err := s.o.Skills.WriteSkillText(ctx, exchange.CallerOf(ctx), in.Name, text)
+	sk, err := s.skills.WriteSkillText(ctx, exchange.CallerOf(ctx), in.Name, text)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,9 @@ import (
 )
 
 // skillToolRoutes are the routes of the skills of a thread.
-type skillToolRoutes struct{ *server }
+type skillToolRoutes struct {
+	skills service.ThreadSkills
+}
 
 // virtualBody is the body of POST /api/threads/{t}/skills.
 type virtualBody struct {
@@ -54,7 +56,7 @@ func (s skillToolRoutes) add(api *route.API) {
 	route.Register(api, op, s.addVirtualSkill)
 	route.Register(api, route.On(http.MethodDelete, one, "removeVirtualSkill", route.TagRun, route.Agents.At(route.Holder), "Take a virtual skill away again"),
 		func(ctx context.Context, in *ThreadSkillIn) (*struct{}, error) {
-			return nil, s.o.ThreadSkills.RemoveVirtualSkill(ctx, exchange.CallerOf(ctx), in.Thread, in.Skill)
+			return nil, s.skills.RemoveVirtualSkill(ctx, exchange.CallerOf(ctx), in.Thread, in.Skill)
 		})
 	route.Register(api, route.On(http.MethodPost, one+"/activate", "activateSkill", route.TagRun, route.Agents.At(route.Holder), "The instructions of a skill, for the model"), s.activateSkill)
 	route.Register(api, route.On(http.MethodGet, one+"/files", "readSkillFile", route.TagRun, route.Agents.At(route.Owner), "One file of a skill; what is not text is given by its place in the sandbox"), s.skillFile)
@@ -65,7 +67,7 @@ func (s skillToolRoutes) searchSkills(ctx context.Context, in *struct {
 	Query string `query:"query" maxLength:"1000"`
 },
 ) (*route.Body[service.FoundSkills], error) {
-	found, n, err := s.o.ThreadSkills.SearchSkills(ctx, exchange.CallerOf(ctx), in.Thread, in.Query)
+	found, n, err := s.skills.SearchSkills(ctx, exchange.CallerOf(ctx), in.Thread, in.Query)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +79,7 @@ func (s skillToolRoutes) addVirtualSkill(ctx context.Context, in *struct {
 	Body virtualBody
 },
 ) (*route.Body[virtualSkill], error) {
-	sk, err := s.o.ThreadSkills.AddVirtualSkill(ctx, exchange.CallerOf(ctx), in.Thread, sandbox.VirtualSkill{
+	sk, err := s.skills.AddVirtualSkill(ctx, exchange.CallerOf(ctx), in.Thread, sandbox.VirtualSkill{
 		Name: in.Body.Name, Description: in.Body.Description, Body: in.Body.Body, Files: in.Body.Files,
 	})
 	if err != nil {
@@ -91,7 +93,7 @@ func (s skillToolRoutes) addVirtualSkill(ctx context.Context, in *struct {
 }
 
 func (s skillToolRoutes) activateSkill(ctx context.Context, in *ThreadSkillIn) (*route.Body[activeSkill], error) {
-	a, err := s.o.ThreadSkills.ActivateSkill(ctx, exchange.CallerOf(ctx), in.Thread, in.Skill)
+	a, err := s.skills.ActivateSkill(ctx, exchange.CallerOf(ctx), in.Thread, in.Skill)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +105,7 @@ func (s skillToolRoutes) skillFile(ctx context.Context, in *struct {
 	Path string `query:"path" required:"true" minLength:"1" maxLength:"1024" doc:"Relative to the skill's folder: SKILL.md, scripts/run.py"`
 },
 ) (*route.Body[service.SkillFile], error) {
-	f, err := service.ReadSkillFile(ctx, s.o.ThreadSkills, exchange.CallerOf(ctx), in.Thread, in.Skill, in.Path)
+	f, err := service.ReadSkillFile(ctx, s.skills, exchange.CallerOf(ctx), in.Thread, in.Skill, in.Path)
 	if err != nil {
 		return nil, err
 	}

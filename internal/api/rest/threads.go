@@ -10,10 +10,14 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // threadRoutes are the routes of threads and their sandboxes.
-type threadRoutes struct{ *server }
+type threadRoutes struct {
+	threads   service.Threads
+	sandboxes service.Sandboxes
+}
 
 // sandboxBody is the body of PUT /api/threads/{t}/sandbox.
 type sandboxBody struct {
@@ -86,19 +90,19 @@ func (s threadRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/threads", "listThreads", route.TagThreads, route.Agents, "The caller's threads"), s.listThreads)
 	route.Register(api, route.On(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", route.TagThreads, route.Agents.At(route.Owner), "End the sandbox; the workspace stays"),
 		func(ctx context.Context, in *route.ThreadIn) (*struct{}, error) {
-			return nil, s.o.Sandboxes.ReleaseSandbox(ctx, exchange.CallerOf(ctx), in.Thread)
+			return nil, s.sandboxes.ReleaseSandbox(ctx, exchange.CallerOf(ctx), in.Thread)
 		})
 	route.Register(api, route.On(http.MethodDelete, "/api/threads/{thread}", "deleteThread", route.TagThreads, route.Agents.At(route.Holder), "End the sandbox and delete the workspace"),
 		func(ctx context.Context, in *route.ThreadIn) (*struct{}, error) {
-			return nil, s.o.Threads.DeleteThread(ctx, exchange.CallerOf(ctx), in.Thread)
+			return nil, s.threads.DeleteThread(ctx, exchange.CallerOf(ctx), in.Thread)
 		})
-	s.stateRoute(api, "pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Sandboxes.Pause)
-	s.stateRoute(api, "resume", "Go on after a pause or hibernation", s.o.Sandboxes.Resume)
+	s.stateRoute(api, "pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.sandboxes.Pause)
+	s.stateRoute(api, "resume", "Go on after a pause or hibernation", s.sandboxes.Resume)
 	route.Register(api, route.On(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", route.TagThreads, route.Agents.At(route.Holder),
 		"End the container and keep the files and what the sandbox was: the next call that needs one starts it again; 409 while execs run"), s.hibernate)
 	route.Register(api, route.On(http.MethodGet, "/api/templates", "listTemplates", route.TagThreads, route.Agents, "Kinds of sandbox that can be asked for"),
 		func(_ context.Context, in *route.ListIn) (*route.Body[route.Page[sandbox.Template]], error) {
-			return route.PageIn(*in, s.o.Sandboxes.Templates(), templateKey)
+			return route.PageIn(*in, s.sandboxes.Templates(), templateKey)
 		})
 }
 
@@ -120,7 +124,7 @@ func (s threadRoutes) hibernate(ctx context.Context, in *struct {
 	}
 },
 ) (*route.Body[sandboxOnly], error) {
-	info, err := s.o.Sandboxes.Hibernate(ctx, exchange.CallerOf(ctx), in.Thread, in.Body != nil && in.Body.Force)
+	info, err := s.sandboxes.Hibernate(ctx, exchange.CallerOf(ctx), in.Thread, in.Body != nil && in.Body.Force)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +140,7 @@ func (s threadRoutes) acquire(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.o.Sandboxes.Acquire(ctx, exchange.CallerOf(ctx), in.Thread, o)
+	info, err := s.sandboxes.Acquire(ctx, exchange.CallerOf(ctx), in.Thread, o)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +152,7 @@ func (s threadRoutes) acquire(ctx context.Context, in *struct {
 }
 
 func (s threadRoutes) thread(ctx context.Context, in *route.ThreadIn) (*route.Body[sandbox.ThreadView], error) {
-	v, err := s.o.Threads.Thread(ctx, exchange.CallerOf(ctx), in.Thread)
+	v, err := s.threads.Thread(ctx, exchange.CallerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +164,7 @@ func (s threadRoutes) listThreads(ctx context.Context, in *listThreadsIn) (*rout
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := s.o.Threads.Threads(ctx, exchange.CallerOf(ctx), f)
+	items, next, err := s.threads.Threads(ctx, exchange.CallerOf(ctx), f)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,9 @@ import (
 )
 
 // loginRoutes are the routes of logins at MCP servers.
-type loginRoutes struct{ *server }
+type loginRoutes struct {
+	logins mcpLogins
+}
 
 // loginIn begins a login.
 type loginIn struct {
@@ -38,7 +40,7 @@ func (s loginRoutes) add(api *route.API) {
 }
 
 func (s loginRoutes) beginLogin(ctx context.Context, in *loginIn) (*route.Body[sandbox.ToolLogin], error) {
-	l, err := s.o.MCPLogins.BeginLogin(ctx, exchange.CallerOf(ctx), in.Name, in.Body.RedirectURI)
+	l, err := s.logins.BeginLogin(ctx, exchange.CallerOf(ctx), in.Name, in.Body.RedirectURI)
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +48,9 @@ func (s loginRoutes) beginLogin(ctx context.Context, in *loginIn) (*route.Body[s
 }
 
 func (s loginRoutes) finishLogin(ctx context.Context, in *loggedIn) (*struct{}, error) {
-	return nil, s.o.MCPLogins.FinishLogin(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Redirected)
+	return nil, s.logins.FinishLogin(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Redirected)
 }
 
 func (s loginRoutes) logout(ctx context.Context, in *ServerIn) (*struct{}, error) {
-	return nil, s.o.MCPLogins.Logout(ctx, exchange.CallerOf(ctx), in.Name)
+	return nil, s.logins.Logout(ctx, exchange.CallerOf(ctx), in.Name)
 }

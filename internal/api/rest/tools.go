@@ -13,7 +13,11 @@ import (
 )
 
 // toolRoutes are the routes of tools.
-type toolRoutes struct{ *server }
+type toolRoutes struct {
+	tools   service.Tools
+	prompts service.Prompts
+	servers mcpServers
+}
 
 type searchIn struct {
 	route.ThreadIn
@@ -52,19 +56,17 @@ func (s toolRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", route.TagAdmin, route.Operators, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)
 	route.Register(api, route.On(http.MethodDelete, "/api/mcp/servers/{name}", "deleteMCPServer", route.TagAdmin, route.Operators, "Remove an MCP server"),
 		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
-			return nil, s.o.MCPServers.DeleteServer(ctx, in.Name)
+			return nil, s.servers.DeleteServer(ctx, in.Name)
 		})
 	route.Register(api, route.On(http.MethodPost, "/api/mcp/servers/{name}/reconnect", "reconnectMCPServer", route.TagAdmin, route.Operators, "Drop the connections to an MCP server and make new ones"),
 		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
-			return nil, s.o.MCPServers.ReconnectServer(ctx, in.Name)
+			return nil, s.servers.ReconnectServer(ctx, in.Name)
 		})
 	route.Register(api, route.On(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", route.TagAdmin, route.Operators, "All tools of an MCP server"), s.mcpServerTools)
-	loginRoutes(s).add(api)
-	driftRoutes(s).add(api)
 }
 
 func (s toolRoutes) toolServers(ctx context.Context, in *route.ThreadIn) (*route.Body[service.ServersAnswer], error) {
-	servers, err := s.o.Tools.ToolServers(ctx, exchange.CallerOf(ctx), in.Thread)
+	servers, err := s.tools.ToolServers(ctx, exchange.CallerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +74,7 @@ func (s toolRoutes) toolServers(ctx context.Context, in *route.ThreadIn) (*route
 }
 
 func (s toolRoutes) searchTools(ctx context.Context, in *searchIn) (*route.Body[sandbox.ToolSearch], error) {
-	found, err := s.o.Tools.SearchTools(ctx, exchange.CallerOf(ctx), in.Thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
+	found, err := s.tools.SearchTools(ctx, exchange.CallerOf(ctx), in.Thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func (s toolRoutes) callTool(ctx context.Context, in *struct {
 		return nil, sandbox.InvalidField("input", "has to be an object")
 	}
 	exchange.Of(ctx).Begun = "the call"
-	res, err := s.o.Tools.CallTool(ctx, exchange.CallerOf(ctx), in.Thread, ref, input)
+	res, err := s.tools.CallTool(ctx, exchange.CallerOf(ctx), in.Thread, ref, input)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +112,7 @@ func (s toolRoutes) callTool(ctx context.Context, in *struct {
 }
 
 func (s toolRoutes) getPrompt(ctx context.Context, in *route.ThreadIn) (*route.Body[prompt.Prompt], error) {
-	p, err := s.o.Prompts.Prompt(ctx, exchange.CallerOf(ctx), in.Thread)
+	p, err := s.prompts.Prompt(ctx, exchange.CallerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -124,12 +126,12 @@ func (s toolRoutes) getPrompt(ctx context.Context, in *route.ThreadIn) (*route.B
 }
 
 func (s toolRoutes) listMCPServers(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[mcpServer]], error) {
-	configs, err := s.o.MCPServers.ServerConfigs(ctx)
+	configs, err := s.servers.ServerConfigs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	states := map[string]sandbox.ToolServer{}
-	for _, s := range s.o.MCPServers.ServerStates(exchange.CallerOf(ctx)) {
+	for _, s := range s.servers.ServerStates(exchange.CallerOf(ctx)) {
 		states[s.Name] = s
 	}
 	items := make([]mcpServer, 0, len(configs))
@@ -147,10 +149,10 @@ func (s toolRoutes) putMCPServer(ctx context.Context, in *struct {
 	if len(in.Body) == 0 || in.Body[0] != '{' {
 		return nil, sandbox.InvalidField("body", "has to be an object")
 	}
-	if err := s.o.MCPServers.PutServer(ctx, in.Name, in.Body); err != nil {
+	if err := s.servers.PutServer(ctx, in.Name, in.Body); err != nil {
 		return nil, err
 	}
-	configs, err := s.o.MCPServers.ServerConfigs(ctx)
+	configs, err := s.servers.ServerConfigs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +168,7 @@ func (s toolRoutes) mcpServerTools(ctx context.Context, in *struct {
 	route.ListIn
 },
 ) (*route.Body[route.Page[sandbox.ToolFound]], error) {
-	tools, err := s.o.MCPServers.ServerTools(ctx, exchange.CallerOf(ctx), in.Name)
+	tools, err := s.servers.ServerTools(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +185,7 @@ func (s toolRoutes) serverTools(ctx context.Context, in *struct {
 	route.ListIn
 },
 ) (*route.Body[route.Page[sandbox.ToolFound]], error) {
-	tools, err := s.o.Tools.ToolsOf(ctx, exchange.CallerOf(ctx), in.Thread, in.Name)
+	tools, err := s.tools.ToolsOf(ctx, exchange.CallerOf(ctx), in.Thread, in.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 )
 
 // usageRoutes are the routes of usage.
-type usageRoutes struct{ *server }
+type usageRoutes struct {
+	limits limiter // nil: the server counts none
+}
 
 type usageIn struct {
 	From string `query:"from" format:"date" doc:"First day, in UTC; today when absent. Days are kept for 92 days"`
@@ -26,7 +28,7 @@ func (s usageRoutes) add(api *route.API) {
 }
 
 func (s usageRoutes) usage(ctx context.Context, in *usageIn) (*route.Body[sandbox.UsageReport], error) {
-	if s.o.Limits == nil {
+	if s.limits == nil {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "this server counts no usage")
 	}
 	q := sandbox.UsageQuery{By: in.By, User: in.User}
@@ -45,7 +47,7 @@ func (s usageRoutes) usage(ctx context.Context, in *usageIn) (*route.Body[sandbo
 	if q.From.IsZero() && !q.To.IsZero() {
 		q.From = q.To
 	}
-	r, err := s.o.Limits.Usage(ctx, exchange.CallerOf(ctx), q)
+	r, err := s.limits.Usage(ctx, exchange.CallerOf(ctx), q)
 	if err != nil {
 		return nil, err
 	}
