@@ -13,7 +13,7 @@ type Kubernetes struct {
 	// Kubeconfig is a file that says where the API server is and who asks; empty: the service account of the pod that the
 	// server runs in.
 	Kubeconfig string `yaml:"kubeconfig"`
-	// Namespace is the one of the sandboxes, which holds nothing else; empty: that of the kubeconfig, or of the pod.
+	// Namespace is that of the sandboxes alone; empty: that of the kubeconfig, or of the pod.
 	Namespace string `yaml:"namespace"`
 	// BridgeImage is the image of the sidecar, of this server's version.
 	BridgeImage string `yaml:"bridge_image"`

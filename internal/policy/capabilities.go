@@ -10,8 +10,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// holder is a caller in a thread, with the capabilities that it has there: its own, of those only the ones that the
-// thread was narrowed to. An administrator for whom none are listed has all.
+// holder is a caller in a thread, with its capabilities there: its own, except those that the thread was
+// narrowed from. An administrator without a list has all.
 type holder struct {
 	g      *Guard
 	caller sandbox.Caller

@@ -100,8 +100,7 @@ var (
 	listServers = definition{Name: "list_servers", Description: "List the servers whose tools code can call.", InputSchema: json.RawMessage(`{"type":"object","properties":{}}`)}
 )
 
-// codeSection says when and how to call tools by code: in code mode it is the only way, in direct mode
-// the one for many calls.
+// codeSection says when and how to call tools by code: in code mode always, in direct mode for many calls.
 func codeSection(mode string, settings sandbox.CodeSettings, servers []sandbox.ToolServer, tools sandbox.ToolSet) string {
 	var b strings.Builder
 	b.WriteString("<code_execution_system>\n")

@@ -10,7 +10,7 @@ import (
 // Role says what a caller may do. What each route takes stands beside it in internal/api/rest.
 type Role string
 
-// The roles. None but RoleAuditor has less than the one before it.
+// The roles. Each has all rights of the former ones, except RoleAuditor.
 const (
 	RoleAgent     Role = "agent"     // uses the threads of its user
 	RoleDeveloper Role = "developer" // and manages skills, plugins and logins of its user, and decides approvals

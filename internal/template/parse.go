@@ -36,7 +36,7 @@ func Parse(text []byte) (Template, error) {
 	return t, errors.Join(p.errs...)
 }
 
-// document returns the one mapping that the text holds.
+// document returns the single mapping of the text.
 func document(text []byte) (*yaml.Node, error) {
 	if line := unreadable(text); line > 0 {
 		return nil, fmt.Errorf("line %d: a character that no YAML may have: want plain text in UTF-8", line)

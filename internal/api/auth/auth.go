@@ -156,7 +156,7 @@ func (k *Keys) caller(ctx context.Context, cred Credential) (c sandbox.Caller, m
 	return c, key.ActFor, nil
 }
 
-// actFor makes a caller the one for whom it acts: a user of the same tenant, with what a user has at most.
+// actFor returns the caller for whom c acts: a user of the same tenant, with at most the rights of a user.
 func actFor(c sandbox.Caller, may bool, user string) (sandbox.Caller, error) {
 	switch {
 	case user == "":
@@ -342,8 +342,8 @@ func (k *Keys) forgetAll() {
 	k.known, k.unknown = newCache[store.KeyRecord](cacheSize), newCache[struct{}](cacheSize)
 }
 
-// Run hears of keys that other servers make and revoke, and writes down when keys were used, until ctx ends. heard
-// is called after each change, wherever it was made; it may be nil.
+// Run follows keys that other servers make and revoke, and records when keys were used, until ctx ends. It
+// calls heard after each change on any server; heard may be nil.
 func (k *Keys) Run(ctx context.Context, heard func()) {
 	var watching sync.WaitGroup
 	watching.Go(func() {

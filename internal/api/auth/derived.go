@@ -12,8 +12,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// A derived key is good for one thread of one user and for nothing else. Its secret follows from its name and the secret of the key that
-// it is made from, so that the holder of that one finds it again, and the server keeps only its hash. It works as long as that key does.
+// A derived key is good for one thread of one user and for nothing else. Its secret follows from its name
+// and the secret of its parent key. So the holder of the parent key can compute it again, and the server
+// keeps only its hash. It works as long as that key does.
 
 // maxDerived bounds the derived keys of a tenant.
 const maxDerived = 10_000

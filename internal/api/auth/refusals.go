@@ -9,8 +9,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// A flood of refused credentials must not fill the disk with records of them: each minute, so many are recorded
-// one by one, of each address and in all, and the rest is counted.
+// A flood of refused credentials must not fill the disk with records. Each minute a bounded number is
+// recorded one by one, for each address and in all; the rest is counted.
 const (
 	refusalsEach  = 10
 	refusalsInAll = 200

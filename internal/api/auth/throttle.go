@@ -8,8 +8,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// A wrong key costs a look at the store, so that who sends many is slowed before it: by the address they come
-// from, and by what the keys begin with, for guesses from many addresses. A key that was good not long ago is
+// A wrong key costs a look at the store, so callers with many are slowed before it: by their address and,
+// for guesses from many addresses, by the first digits of the keys. A key that was good not long ago is
 // never slowed: behind a proxy all come from one address, the good and the bad.
 const (
 	// sourceBurst wrong credentials are free for one address, one more every sourcePause; the same for the keys that

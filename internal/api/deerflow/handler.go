@@ -1,5 +1,6 @@
-// Package deerflow makes a server a drop-in for the sandboxes of DeerFlow: it answers the requests of DeerFlow's sandbox provisioner and, at an
-// address for each sandbox, those of the all-in-one sandbox that DeerFlow sends there.
+// Package deerflow makes a server a drop-in for the sandboxes of DeerFlow. It answers the requests of
+// DeerFlow's sandbox provisioner. At an address for each sandbox it answers those that DeerFlow sends to
+// its all-in-one sandbox.
 //
 // Each of them becomes requests of the public API, which are answered by its handler in this process. So they are authenticated, limited, recorded,
 // judged by the policy and passed on to other servers as all requests are.

@@ -272,9 +272,10 @@ func failed(res *sandbox.Result, lang, complaint string) map[string]any {
 	return is("KeyboardInterrupt", "the code was ended", "")
 }
 
-// thrown reads the error that code ended with from what it printed. Of Python it is the first line behind the last traceback
-// that looks like an error's (frames are indented), by the name that heads the traceback when one does; without a traceback,
-// as for bad syntax, and in the other languages, the first line that begins with the name of an error.
+// thrown reads the error that code ended with from what it printed. For Python it is the first line after
+// the last traceback that looks like an error's (frames are indented), with the name that heads the
+// traceback, if any. Without a traceback (bad syntax), and in other languages, it is the first line that
+// begins with the name of an error.
 func thrown(lang, complaint string) (name, value string, ok bool) {
 	all := strings.Split(complaint, "\n")
 	if lang != "python" {

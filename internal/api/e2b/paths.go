@@ -39,7 +39,7 @@ func workingDir(name string) (string, error) {
 	return virtual(name)
 }
 
-// checkUser refuses to be another user than the one there is.
+// checkUser refuses all user names but the sandbox's only user.
 func checkUser(name string) error {
 	if name != "" && name != "user" {
 		return notSupported("user " + strings.ToValidUTF8(name[:min(len(name), 64)], "?") + ": a sandbox has one unprivileged user")

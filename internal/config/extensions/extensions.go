@@ -172,10 +172,10 @@ func (f *Files) Users(tenant string) []string {
 	return users
 }
 
-// Edit changes the user's file, or the global one for the zero Owner, while no other process does: change
-// gets its text, which is nil when there is none, and returns the new one, or nil to leave it. Errors of change come back as
-// they are. Conflict: the file is broken and must be mended by hand first; Unavailable: it cannot be
-// read or written now.
+// Edit changes the user's file, or the global file for the zero Owner, under a lock between processes.
+// change gets its text, nil when there is none, and returns the new text, or nil to leave it. Errors of
+// change come back as they are. Conflict: the file is broken and must be mended by hand first; Unavailable:
+// it cannot be read or written now.
 func (f *Files) Edit(ctx context.Context, o sandbox.Owner, change func(text []byte) ([]byte, error)) error {
 	path, err := f.path, error(nil)
 	if o != (sandbox.Owner{}) {
