@@ -1,14 +1,14 @@
 // Package driver is the contract of what starts sandboxes. Each implementation lies in a folder of
 // its own (oci, docker, containerd, memory) and passes the suite in drivertest.
 //
-// A driver only starts, ends and lists containers. What runs inside goes through skerry-sandboxd,
-// which dials the server's socket in the folder mounted at sandbox.RunDir; the driver takes no part
-// in that, and so no exec costs a call of a container engine.
+// A driver only starts, ends and lists containers. Execs go through skerry-sandboxd, which dials the
+// server's socket in the folder mounted at sandbox.RunDir. The driver takes no part in that, so no exec
+// costs a call of a container engine.
 //
-// Lifecycle of a sandbox: Create makes and starts it; it is Running until its PID 1 ends, by Remove
-// or by itself; then it is Lost until Remove takes away what is left. A driver keeps no state in the
-// memory of the server that it could not find again: after kill -9 of the server, List names every
-// sandbox that is still there, with its labels.
+// Lifecycle of a sandbox: Create makes and starts it; it is Running until its PID 1 ends, by Remove or by
+// itself; then it is Lost until Remove takes away what is left. A driver keeps no state only in the
+// server's memory: after kill -9 of the server, List names every sandbox that still exists, with its
+// labels.
 package driver
 
 import (
@@ -31,7 +31,7 @@ type Capabilities struct {
 	// OOMEndsSandbox lists the runtimes under which an exec out of memory ends the whole sandbox.
 	OOMEndsSandbox []string
 	// UserNamespaces lists the runtimes under which a sandbox has a user namespace of its own, in which the
-	// host's root is nobody. NoUserNamespace says for each other usable runtime why it has none.
+	// host's root is the user nobody. NoUserNamespace says for each other usable runtime why it has none.
 	UserNamespaces  []string
 	NoUserNamespace map[string]string
 	// Unkept says of each point of the hardening that the driver cannot set, why, and what stands in its place.

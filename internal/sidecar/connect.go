@@ -114,7 +114,7 @@ func (c *Conn) serve(session *yamux.Session) {
 	}
 }
 
-// pass brings one of them to the socket that it names.
+// pass connects one of them to the socket that it names.
 func (c *Conn) pass(ctx context.Context, stream net.Conn) error {
 	first, cancel := context.WithTimeout(ctx, socketTime)
 	defer cancel()

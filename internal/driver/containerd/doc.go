@@ -1,11 +1,11 @@
 // Package containerd starts sandboxes through containerd 1.6 or newer, without a container engine
 // above it.
 //
-// All is in one namespace of containerd. The container's name is the sandbox's id; what is remembered
-// of a sandbox lies in the container's record (an extension: labels of containerd are short), so that
-// containerd is the only state. A container's record claims its id before anything else is made, names
-// the snapshot of its root file system, which keeps the garbage collector from both, and is the last
-// thing that Remove takes away: a reader of it finds every sandbox and every half-made one.
+// All is in one namespace of containerd. The container's name is the sandbox's id; what is remembered of a
+// sandbox lies in the container's record (an extension: labels of containerd are short), so that containerd
+// is the only state. A container's record is made first and reserves its id. It names the snapshot of its
+// root file system, which protects both from the garbage collector. Remove deletes it last: so the records
+// list every sandbox and every half-made one.
 //
 // Both runtimes run under the shim io.containerd.runc.v2. runsc gets its flags from a small script that
 // the shim takes for the runtime's program, because the shim passes on none.

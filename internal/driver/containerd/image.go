@@ -261,7 +261,7 @@ func (s *imageStore) release(ctx context.Context, key string) error {
 	return err
 }
 
-// put makes an image's record, or points the one of that name at other contents.
+// put makes an image's record, or points the record of that name at other contents.
 func (s *imageStore) put(ctx context.Context, img images.Image) (images.Image, error) {
 	service := s.engine.ImageService()
 	put, err := service.Create(ctx, img)

@@ -15,8 +15,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// containerOptions is all that the engine is told of a sandbox: the whole hardening, and nothing in a
-// Spec can take any of it away. etc is the folder with the sandbox's files of /etc.
+// containerOptions returns the whole container configuration of a sandbox, hardening included; nothing in a
+// Spec can remove a part of that. etc is the folder with the sandbox's files of /etc.
 func containerOptions(spec sandbox.Spec, rt engineRuntime, seccomp, etc string) (client.ContainerCreateOptions, error) {
 	labels, err := encodeLabels(spec)
 	if err != nil {

@@ -57,8 +57,8 @@ type record struct {
 	Runtime string            `json:"runtime"`
 	Labels  map[string]string `json:"labels"`
 	Created time.Time         `json:"created"`
-	// Maker is the server that made the bundle. While it lives, a bundle without a container is one
-	// that is starting; after its death it is a left-over.
+	// Maker is the server that made the bundle. While it lives, a bundle without a container is starting;
+	// after its exit the bundle is left over.
 	Maker procid.Process `json:"maker"`
 }
 

@@ -106,8 +106,8 @@ func (w *watch) wait(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// scan opens handles of sandboxes that are new, and forgets those that are gone. With report, one
-// that ended before a handle of it was open is reported.
+// scan opens handles of new sandboxes, and closes those of removed ones. With report, it reports a sandbox
+// that ended before its handle was open.
 func (w *watch) scan(ctx context.Context, report bool) error {
 	ids, err := bundleIDs(w.d.bundles())
 	if err != nil {

@@ -2,10 +2,11 @@
 // container of a pod has its volumes for itself. What they share is the pod's network, with names of sockets that are no
 // files; and there any process may take a name that is free.
 //
-// So a name is used once, before any code of the sandbox runs. PID 1 connects, and holds that connection, the anchor, for
-// as long as the sandbox lives. Each further connection is a pair of sockets, of which PID 1 hands one over through the anchor: no name
-// is looked up again, and who takes it later is never asked. When the anchor breaks, the sidecar has ended, and PID 1 ends with it.
-// A sidecar that is started again must not listen another time, as code of the sandbox could connect first: see
+// So a name is used once, before any code of the sandbox runs. PID 1 connects, and keeps that connection,
+// the anchor, for the life of the sandbox. Each further connection is a pair of sockets, of which PID 1
+// passes one through the anchor. No name is looked up again, so a process that takes the name later is
+// never asked. When the anchor breaks, the sidecar has ended, and PID 1 ends with it. A sidecar that is
+// started again must not listen another time, as code of the sandbox could connect first: see
 // Listener.Accept.
 package anchor
 
@@ -23,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Argument is the first argument of a PID 1 that is to hold an anchor.
+// Argument is the first argument of a PID 1 that connects to an anchor.
 const Argument = "anchored"
 
 // Address is where the sidecar listens: a name without a file, in the network of the pod.
@@ -105,8 +106,8 @@ func (a *Anchor) Close() error {
 	return err
 }
 
-// Dial makes a connection to what the sidecar has at a socket's path, as if there were that socket. Whether anybody is there
-// shows when it is used.
+// Dial connects to a socket's path at the sidecar. The first use of the connection shows whether a process
+// listens there.
 func (a *Anchor) Dial(ctx context.Context, socket string) (*net.UnixConn, error) {
 	name := path.Base(socket)
 	if len(name) > maxName {
@@ -165,8 +166,8 @@ func Listen(address string) (*Listener, error) {
 // Close releases the address.
 func (l *Listener) Close() error { return l.ln.Close() }
 
-// Accept takes the first who comes, and releases the address. Remember is called before that one hears of it, and must
-// see to it that no listener for this sandbox begins again, also in another process.
+// Accept accepts the first connection, and releases the address. It calls remember before it answers;
+// remember must make sure that no process listens for this sandbox again.
 func (l *Listener) Accept(remember func() error) (*Accepted, error) {
 	conn, err := l.ln.AcceptUnix()
 	if e := l.ln.Close(); err == nil && e != nil {

@@ -25,8 +25,8 @@ const (
 	// Patience is that of a sandbox which is known to run all the same: on a machine that has too much to do,
 	// seconds pass until its sandboxd gets its turn, and what runs in it should not be lost by that.
 	Patience = 30 * time.Second
-	// callTime bounds every call that does not stream: the longest is Kill, which gives a tree about
-	// three seconds to end.
+	// callTime bounds every call that does not stream: the longest is Kill, which waits about three seconds
+	// for a tree to end.
 	callTime = 15 * time.Second
 	// maxMessage holds an exit event with both tails.
 	maxMessage = sandbox.MaxOutputBytes + 1<<20

@@ -372,7 +372,7 @@ func (w *Writer) Commit() (Info, error) {
 	return p.info(fi), nil
 }
 
-// Abort gives up. What was appended stays.
+// Abort removes the unfinished file. Appended bytes stay.
 func (w *Writer) Abort() {
 	defer w.place.close()
 	_ = w.file.Close()

@@ -198,8 +198,8 @@ func (l *eventLog) stream(stderr bool, each func([]byte) error) error {
 	return nil
 }
 
-// next gives up to limit events after number after, and waits for one when there is none yet. Where
-// they were let go the oldest that is kept comes first. After the exit it returns io.EOF.
+// next returns up to limit events after number after, and waits when there is none yet. When older events
+// were dropped, it starts with the oldest that is left. After the exit it returns io.EOF.
 func (l *eventLog) next(ctx context.Context, after uint64, limit int) ([]Event, error) {
 	for {
 		l.mu.Lock()

@@ -28,7 +28,7 @@ type warden struct {
 	zygote *Zygote // that it keeps; nil: none. Set once, before any of its forks
 }
 
-// wardens starts supervisors, keeps idle ones, and is the one place that waits for child processes.
+// wardens starts supervisors and keeps idle ones. Only it waits for child processes.
 type wardens struct {
 	argv   []string
 	orphan bool // this process gets orphans, and kills them

@@ -52,8 +52,8 @@ func (p *sidecar) pull(ctx context.Context, s *wire.Stream, ask *wire.Pull) erro
 	return s.Send(&wire.Outcome{State: end.GetState()})
 }
 
-// converse tells the changes and sends what the server wants of them, until it has all of it. What the server says is
-// read meanwhile: when it gives up, no reader takes what is sent any more.
+// converse reports the changes and sends those that the server wants. It reads the server's messages
+// meanwhile: after the server aborts, it would not read what is sent.
 func converse(ctx context.Context, s *wire.Stream, looks []*look, told int, full bool, limit int64) (*wire.Outcome, error) {
 	var end wire.Outcome
 	wanted, ended := make(chan []int, 1), make(chan error, 1)

@@ -50,8 +50,8 @@ func TmpfsMounts(l sandbox.Limits) []Tmpfs {
 	}
 }
 
-// tmpfsBytesPerInode bounds the files of a Tmpfs: an empty one costs the sandbox a kilobyte of its memory, which
-// nothing but the end of the sandbox gives back when nothing can run any more that deletes it.
+// tmpfsBytesPerInode bounds the files of a Tmpfs. An empty file costs the sandbox a kilobyte of its memory;
+// when no process can run to delete it, only the end of the sandbox frees that.
 const tmpfsBytesPerInode = 4 << 10
 
 // Inodes is how many files and folders t may hold.

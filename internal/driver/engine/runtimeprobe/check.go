@@ -44,9 +44,9 @@ type Config struct {
 	Dir     string // a folder of the host for scratch files; the engine must see it under this path
 }
 
-// Check starts one sandbox and looks whether the runtime keeps its promises. problem says in one
-// sentence, fit for people, why it cannot be used; "" when it can. err says that nothing was found
-// out (ctx ended, no scratch folder, the engine is away), so that asking again makes sense. detail is for the log.
+// Check starts one sandbox and checks that the runtime keeps its promises. problem is one sentence for
+// people that says why the runtime cannot be used; "" when it can. err means that the answer is unknown
+// (ctx ended, no scratch folder, the engine is away), so asking again makes sense. detail is for the log.
 func Check(ctx context.Context, starter Starter, cfg Config) (problem string, detail, err error) {
 	sweep(cfg.Dir)
 	dir, err := os.MkdirTemp(cfg.Dir, "p") // short: a socket's path has 108 bytes
