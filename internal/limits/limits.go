@@ -183,7 +183,7 @@ func (d *demand) rate(s scope, limit string, perMinute, burst int64) {
 	d.add(s, store.Check{Kind: store.CheckRate, Limit: limit, Max: burst, Every: time.Minute / time.Duration(perMinute)})
 }
 
-// admit asks for all of a demand. What was asked for is counted by the one who calls.
+// admit asks for all of a demand. The caller counts what it asked for.
 func (g *Gate) admit(ctx context.Context, c sandbox.Caller, d *demand) error {
 	if len(d.checks) == 0 {
 		return nil

@@ -1,7 +1,7 @@
 // Package orchestrator builds the sandboxes of a server from their parts, once for every driver. The parts that callers use are
 // the exported fields of an Orchestrator; each has a package of its own, but for Threads, Prompts and Probes.
 //
-// A part is built after those that it is made of. One that calls a part which is built later does so through an adapter
+// A part is built after those that it is made of. A part calls a later part only through an adapter
 // (adapters.go), and not before New starts the goroutines.
 //
 // Instances (package instance) are in one map: the goroutine that puts one in starts it, all others wait for it.

@@ -3,11 +3,12 @@
 // token: the lease in Redis, which keeps other servers from taking the thread, and the owner record on disk (package
 // ownerrecord), which says that this server took it. Decision 0013 says why there are two.
 //
-// An Ownership lives as long as an instance or a request uses it: Acquire, Join and Retain count in, Release counts out.
-// As long as the lease was renewed in time no call looks at Redis or the disk. Renewal renews all leases, 500 at a
-// time. Takeover looks each second whether a replica exited; only then it reads owner records, takes the threads, and
-// has the instances adopt the sandboxes (Sandboxes.Inherit). A replica that stops hands its threads over (HandOver):
-// the owner record names Nobody then, and the next server that is asked adopts the sandbox.
+// An Ownership lives as long as an instance or a request uses it: Acquire, Join and Retain count in,
+// Release counts out. While leases are renewed in time no call reads Redis or the disk. Renewal renews all
+// leases, 500 at a time. Takeover looks each second whether a replica exited; only then it reads owner
+// records, takes the threads, and has the instances adopt the sandboxes (Sandboxes.Inherit). A replica that
+// stops hands its threads over (HandOver): the owner record names Nobody then, and the next server that is
+// asked adopts the sandbox.
 //
 // Ownership knows no instance. It speaks to those of its server through the interface Sandboxes.
 //

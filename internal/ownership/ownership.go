@@ -270,7 +270,7 @@ func (o *Owners) LockPage(ctx context.Context, t sandbox.Thread) (*ownerrecord.P
 	return o.Book.Lock(ctx, t)
 }
 
-// Release ends one use of an ownership. With the last one this server gives the thread up.
+// Release ends one use of an ownership. With the last use this server releases the thread.
 func (o *Owners) Release(own *Ownership) {
 	o.mu.Lock()
 	own.refs--

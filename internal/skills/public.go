@@ -66,7 +66,8 @@ type publicSkill struct {
 
 type publicStamp struct{ dir, file, deepest lockedfile.Stamp }
 
-// look brings found up to date when it is time to, or when a source has another skill. gen moves when anything is new.
+// look updates found when it is time to, or when a source has another skill. gen moves when anything is
+// new.
 func (p *public) look(now time.Time, deep bool) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

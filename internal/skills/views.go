@@ -229,8 +229,8 @@ func (v *Views) Shared(view *View) (skills, plugins string, err error) {
 	return filepath.Join(s.dir, "skills"), filepath.Join(s.dir, "plugins"), s.err
 }
 
-// forget gives up the view that was not used for the longest time when there are too many. Its name is free at once:
-// the same view may be wanted again. v.mu is held.
+// forget drops the least recently used view when there are too many. Its name is free at once: the same
+// view may be wanted again. v.mu is held.
 func (v *Views) forget() {
 	oldest := ""
 	for hash, s := range v.shared {

@@ -80,9 +80,9 @@ return n`)
 // errNoCounter says that nothing was given, because it is unknown where to begin.
 var errNoCounter = errors.New("there is no counter of uids")
 
-// NextUID returns a host uid that was never given before and is at least min. Uids only grow; one
-// that is not used after all is not given again. When Redis lost the counter, it begins above what
-// Options.HighestUID says is in use: two threads with one uid could read each other's files.
+// NextUID returns a host uid that was never returned before and is at least min. Uids only grow; an unused
+// one is not returned again. When Redis lost the counter, it begins above what Options.HighestUID says is
+// in use: two threads with one uid could read each other's files.
 func (s *Store) NextUID(ctx context.Context, min int) (int, error) {
 	if s.highestUID == nil {
 		return s.nextUID(ctx, min, "make")

@@ -16,7 +16,7 @@ type SandboxRecord struct {
 	Replica string       `json:"replica"` // who runs it
 }
 
-// PutSandbox says which sandbox a thread has, in place of the one before.
+// PutSandbox records which sandbox a thread has, and replaces the former record.
 func (s *Store) PutSandbox(ctx context.Context, t sandbox.Thread, r SandboxRecord) error {
 	if err := checkThread(t); err != nil {
 		return err
@@ -96,8 +96,8 @@ var deleteSandboxScript = redis.NewScript(`
 if redis.call('HGET', KEYS[1], 'id') == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
 
-// DeleteSandbox forgets the thread's sandbox if it is still the one with this id: a sandbox that another
-// replica put there since stays. It is no error when there is nothing to forget.
+// DeleteSandbox deletes the record of the thread's sandbox if it has this id: a sandbox that another
+// replica put there since stays. A missing record is no error.
 func (s *Store) DeleteSandbox(ctx context.Context, t sandbox.Thread, id sandbox.ID) error {
 	if err := checkThread(t); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// callTimeout bounds one call: long enough for a failover's hiccup, short enough that a request
-// that needs Redis fails before its client gives up.
+// callTimeout bounds one call: long enough for a failover's hiccup, short enough that a request that needs
+// Redis fails before its client stops waiting.
 const callTimeout = 2 * time.Second
 
 // Options say where the state is kept.

@@ -146,7 +146,8 @@ func NoRoom(err error, otherwise string) error {
 	return sandbox.Wrap(sandbox.Internal, err, "%s", otherwise)
 }
 
-// Bury takes away a folder of a thread that is not to count any more. Nothing there is no error.
+// Bury removes a folder of a thread: it counts no more at once, and is then deleted. A missing folder is no
+// error.
 func (f *Folders) Bury(ctx context.Context, dir string) error {
 	uid, err := UID(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -36,7 +36,7 @@ type Drain struct {
 }
 
 const (
-	// endTimeout bounds ending what still runs after a drain: sandboxd gives a tree about three seconds.
+	// endTimeout bounds the killing of execs after a drain: sandboxd waits about three seconds for a tree.
 	endTimeout = 5 * time.Second
 	drainLook  = 20 * time.Millisecond
 )

@@ -102,7 +102,8 @@ func (s *Drain) freeForHandOver(inst *instance.Instance) bool {
 	return s.owners.BeginHandOver(inst.Owned(), inst.StopIdle)
 }
 
-// handOverInstance gives a thread up, with its sandbox. When its owner record cannot be written it stays this server's until that ends.
+// handOverInstance releases a thread with its sandbox. When it cannot write the owner record, the thread
+// stays this server's until the server ends.
 func (s *Drain) handOverInstance(ctx context.Context, inst *instance.Instance) {
 	ctx, cancel := deadline.Detached(ctx, lifecycle.CleanupTimeout)
 	defer cancel()

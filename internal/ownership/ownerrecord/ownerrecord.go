@@ -152,7 +152,8 @@ func (b *Book) Lock(ctx context.Context, t sandbox.Thread) (*Page, error) {
 	}
 }
 
-// tryLock returns the locked file, or nil when it is another one's, or was removed by the one before.
+// tryLock returns the locked file, or nil when another process has the lock, or the former holder removed
+// the file.
 func (b *Book) tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -75,7 +75,7 @@ func (p *Peers) dial(ctx context.Context, id string) (net.Conn, error) {
 	return p.Dial(ctx, id)
 }
 
-// Close gives up the connections that are idle.
+// Close closes idle connections.
 func (p *Peers) Close() error {
 	p.transport.CloseIdleConnections()
 	return nil

@@ -2,8 +2,8 @@
 // knows what skills there are; this package says which of them a thread has: those that its user has on, narrowed by
 // the thread's list, and its virtual ones.
 //
-// A sandbox shows them in a folder of its own (skills.Folder). First fills it before any code runs, Refresh brings it up to
-// date before each exec, Push writes changes into all sandboxes within a second, and End lets go of it.
+// A sandbox shows them in a folder of its own (skills.Folder). First fills it before any code runs, Refresh
+// updates it before each exec, Push writes changes into all sandboxes within a second, and End releases it.
 //
 // Locks: SkillsView.Mu of package instance guards what a thread's skills were made of, and is held while a view is made in
 // memory. indexes.mu is held for a look at a map. No file is written under either.

@@ -131,7 +131,7 @@ func (k *Skills) view(inst *instance.Instance, set *skills.Set) *skills.View {
 // SameList also tells no list from an empty one.
 func SameList(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
-// Refresh brings an instance's folder up to date. It costs a few stats when nothing has changed.
+// Refresh updates an instance's folder. It costs a few stats when nothing has changed.
 func (k *Skills) Refresh(inst *instance.Instance) error {
 	view, err := k.ofInstance(inst)
 	if err != nil {

@@ -88,7 +88,7 @@ var rules = []rule{
 		nil, everywhere, true, "sends the environment or credentials away"},
 	{"drop-address", []string{"webhook.site", "requestbin", "pipedream.net", "ngrok", "burpcollaborator", "oast.", "interact.sh", "discord", "telegram", "transfer.sh", "hooks.slack.com", "requestcatcher", "beeceptor"},
 		re(`(?i)\b(?:webhook\.site|requestbin\.\w+|[\w-]+\.m\.pipedream\.net|[\w-]+\.ngrok(?:-free)?\.(?:io|app|dev)|burpcollaborator\.net|oast\.(?:pro|live|site|online|fun|me)|interact\.sh|transfer\.sh|requestcatcher\.com|[\w-]+\.beeceptor\.com)\b|discord(?:app)?\.com/api/webhooks/\d{6,}|api\.telegram\.org/bot\d{6,}|hooks\.slack\.com/services/T[A-Z0-9]{6,}/`),
-		nil, suspicious, false, "an address that takes data from anybody"},
+		nil, suspicious, false, "an address that accepts data from any sender"},
 	{"bare-address", []string{"http://", "https://"},
 		re(`https?://(?:\d{1,3}\.){3}\d{1,3}\b`), re(`https?://(?:127\.|0\.0\.0\.0|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|192\.0\.2\.|198\.51\.100\.|203\.0\.113\.|169\.254\.|1\.2\.3\.4)`), suspicious, false, "an address without a name: its owner is unknown"},
 

@@ -151,7 +151,7 @@ func parseTo(raw json.RawMessage, depth int) (*schema, error) {
 	return s, nil
 }
 
-// orAny returns a schema, or when it is unreadable one that allows anything.
+// orAny returns a schema, or a schema that allows anything when it is unreadable.
 func orAny(raw json.RawMessage, depth int) *schema {
 	s, err := parseTo(raw, depth)
 	if err != nil {

@@ -88,8 +88,9 @@ func (ep *Endpoint) serveCall(w http.ResponseWriter, r *http.Request) {
 // interimEvery is how often a caller that asks for it hears that its call goes on.
 const interimEvery = time.Minute
 
-// sayInterim answers 102 (Processing) from time to time to a caller who asked for that: a caller that waits for a person, say,
-// and whose client gives up when it hears nothing. Others do not expect it. stop returns when nothing more is sent.
+// sayInterim answers 102 (Processing) from time to time when the caller asked for that: its client may stop
+// waiting without an answer while a person decides. Other callers do not expect it. stop returns when
+// nothing more is sent.
 func (ep *Endpoint) sayInterim(w http.ResponseWriter, r *http.Request) (stop func()) {
 	if r.Header.Get("Skerry-Interim") != "102" || !r.ProtoAtLeast(1, 1) {
 		return func() {}

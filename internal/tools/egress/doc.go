@@ -1,7 +1,7 @@
-// Package egress is the one way to the network that a sandbox can be given: an HTTP proxy (CONNECT,
-// RFC 9110 §9.3.6) on a unix socket, which opens connections to the hosts of a list and to no other.
+// Package egress is the only way to the network for a sandbox: an HTTP proxy (CONNECT, RFC 9110 §9.3.6) on
+// a unix socket. It connects only to the hosts of a list.
 //
-// Names are resolved here, not in the sandbox, and the address of every connection is checked when it
-// is made: private, link-local, loopback and metadata addresses are refused whatever name leads there,
-// also when the name answers differently the second time. What goes through the tunnel is not read.
+// The proxy resolves names, not the sandbox, and checks the address of every connection when it is made. It
+// refuses private, link-local, loopback and metadata addresses under any name, also when the name resolves
+// differently the second time. What goes through the tunnel is not read.
 package egress

@@ -29,8 +29,8 @@ const (
 type Options struct {
 	Rules Rules
 	Log   *slog.Logger
-	// Refused is told of each connection that is not on the list or leads to a refused address; nil:
-	// nobody. It must not block.
+	// Refused is called for each connection that is not on the list or leads to a refused address; it may be
+	// nil. It must not block.
 	Refused func(target string)
 
 	// resolver and exempt replace the network in tests.

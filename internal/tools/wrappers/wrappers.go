@@ -95,9 +95,9 @@ func (w *Wrappers) refresh(ctx context.Context, inst *instance.Instance, wait ti
 	return nil
 }
 
-// withStarting adds to a set that was cut short what the instance has of servers that are still starting,
-// such as one whose configuration has changed: a program that runs must not miss for a moment what is
-// there before and after. A call of a tool that no longer exists fails by name.
+// withStarting adds the instance's present wrappers of servers that are still starting to an incomplete
+// set. So a running program does not lose them for a moment when, for instance, a configuration has
+// changed. A call of a tool that no longer exists fails by name.
 func (w *Wrappers) withStarting(ctx context.Context, inst *instance.Instance, set sandbox.ToolSet) sandbox.ToolSet {
 	servers, err := w.o.Hub.Servers(ctx, inst.Tools.Caller, inst.Thread)
 	if err != nil {
@@ -162,9 +162,9 @@ func (w *Wrappers) round() {
 	}
 }
 
-// push brings an instance up to date. An instance without wrappers gets them from its start, or, when it was
-// adopted, from the first code that runs: a restart of the server must not start all MCP servers of all
-// users at once.
+// push updates the wrappers of an instance. An instance without wrappers gets them from its start or, when
+// it was adopted, from its first code. A restart of the server must not start all MCP servers of all users
+// at once.
 func (w *Wrappers) push(inst *instance.Instance) error {
 	inst.Tools.Mu.Lock()
 	defer inst.Tools.Mu.Unlock()

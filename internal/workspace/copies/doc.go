@@ -1,6 +1,7 @@
-// Package copies keeps the files of threads the same on the server's disk and in sandboxes that have a disk of their own: it says
-// when what package filesync can do for one sandbox is done, for readers and writers of files, for execs, and at the end of a
-// sandbox. With a driver whose sandboxes see the server's disk all of it does nothing.
+// Package copies keeps the files of threads the same on the server's disk and in sandboxes with their own
+// disk. Package filesync copies for one sandbox; this package says when: for readers and writers of files,
+// for execs, and at the end of a sandbox. With a driver whose sandboxes see the server's disk all of it
+// does nothing.
 //
 //   - Pull before the end of an exec is told (lists of changed files compare the server's copy after
 //     it), before the API reads or changes files, and before a sandbox is removed. A pull that began

@@ -139,7 +139,7 @@ func (co *coalescer) do(ctx context.Context, spawn func(func()) bool, once func(
 	}
 }
 
-// work does a round, and the ones that are wanted by then.
+// work does a round, and then those that were requested meanwhile.
 func (co *coalescer) work(r *round, once func() error) {
 	for r != nil {
 		r.err = once()

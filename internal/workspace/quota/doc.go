@@ -1,6 +1,5 @@
-// Package quota lets the kernel keep the files of a thread, and those of all threads of a user
-// together, below a limit, for every writer: code in a sandbox gets EDQUOT or ENOSPC, and so does the
-// server.
+// Package quota has the kernel limit the files of a thread, and those of all threads of a user together.
+// The limit holds for every writer: code in a sandbox gets EDQUOT or ENOSPC, and so does the server.
 //
 // There are two ways, by the file system that the threads' folders are on:
 //

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold calls write so that the quotas hold what it does, although this process is root: ext4 lets
-// processes with CAP_SYS_RESOURCE past every limit. write must not wait for anything but the disk.
+// Hold calls write so that quotas apply to it, although this process is root: ext4 lets processes with
+// CAP_SYS_RESOURCE exceed every limit. write must wait only for the disk.
 func Hold(write func() error) error {
 	const bit = uint32(1) << unix.CAP_SYS_RESOURCE
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -41,8 +41,9 @@ func (s *Snapshots) tidy(ctx context.Context, t sandbox.Thread, idx *index) {
 	}
 }
 
-// sweep removes the packs that idx does not refer to and that are older than a time. idx is what is kept now: no server can
-// refer to such a pack any more, because a snapshot refers to packs of the one before and to its own.
+// sweep removes the packs that idx does not refer to and that are older than a time. idx is the current
+// snapshot: no server can refer to such a pack any more, because a snapshot refers only to its own packs
+// and those of the former snapshot.
 func (s *Snapshots) sweep(ctx context.Context, t sandbox.Thread, idx *index, before time.Time) error {
 	var old []string
 	err := s.o.Objects.List(ctx, place(t)+"/packs", func(o Object) error {

@@ -194,8 +194,9 @@ func (v *Volumes) Start(ctx context.Context, t sandbox.Thread, start func(on *sa
 	})
 }
 
-// Fetch makes the server's folder of a thread without a sandbox what its volume has. again: another goroutine worked on the
-// volume meanwhile. It goes on when the caller gives up, who then finds it done.
+// Fetch makes the server's folder of a thread without a sandbox what its volume has. again: another
+// goroutine worked on the volume meanwhile. It goes on when the caller stops waiting; the next call finds
+// it done.
 func (v *Volumes) Fetch(ctx context.Context, t sandbox.Thread) (again bool, err error) {
 	now, err := v.read(t)
 	if err != nil || now == nil || !now.Ahead {

@@ -1,6 +1,6 @@
-// Package standalone makes a tree of wrappers that runs outside of a sandbox: the one of package
-// codeapi, with helpers that reach a Skerry server by its API or, without one, start `skerry mcp call`,
-// and with two examples that run as they are.
+// Package standalone makes a tree of wrappers that runs outside a sandbox. It is that of package codeapi,
+// with other helpers: they call a Skerry server by its API or, without a server, start `skerry mcp call`.
+// Two examples run as they are.
 //
 //	helpers/callMCPTool.ts, call_mcp_tool.py    the call itself
 //	helpers/connection.ts, connection.py        where it goes, without any secret
