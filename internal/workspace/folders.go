@@ -146,9 +146,9 @@ func NoRoom(err error, otherwise string) error {
 	return sandbox.Wrap(sandbox.Internal, err, "%s", otherwise)
 }
 
-// Bury removes a folder of a thread: it counts no more at once, and is then deleted. A missing folder is no
+// Discard removes a folder of a thread: it counts no more at once, and is then deleted. A missing folder is no
 // error.
-func (f *Folders) Bury(ctx context.Context, dir string) error {
+func (f *Folders) Discard(ctx context.Context, dir string) error {
 	uid, err := UID(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -157,21 +157,21 @@ func (f *Folders) Bury(ctx context.Context, dir string) error {
 		return err
 	}
 	f.o.Disk.Forget(dir)
-	grave, err := os.MkdirTemp(filepath.Dir(dir), ".deleted-")
+	trash, err := os.MkdirTemp(filepath.Dir(dir), ".deleted-")
 	if err == nil {
-		err = os.Rename(dir, filepath.Join(grave, "files"))
+		err = os.Rename(dir, filepath.Join(trash, "files"))
 	}
 	if err == nil {
-		err = f.RemoveGrave(ctx, grave, uid)
+		err = f.RemoveDiscarded(ctx, trash, uid)
 	}
 	return err
 }
 
-// RemoveGrave deletes what a grave holds: the files of a thread that belonged to uid, at <grave>/files. Each
-// folder is emptied by itself, because deep ones are moved about, and <grave>/files may be the top of a
+// RemoveDiscarded deletes such a folder: the files of a thread that belonged to uid, at <trash>/files. Each
+// folder is emptied by itself, because deep ones are moved about, and <trash>/files may be the top of a
 // file system of its own.
-func (f *Folders) RemoveGrave(ctx context.Context, grave string, uid int) error {
-	files := filepath.Join(grave, "files")
+func (f *Folders) RemoveDiscarded(ctx context.Context, trash string, uid int) error {
+	files := filepath.Join(trash, "files")
 	var errs []error
 	for _, name := range Names {
 		errs = append(errs, paths.RemoveAll(ctx, filepath.Join(files, name)))
@@ -179,7 +179,7 @@ func (f *Folders) RemoveGrave(ctx context.Context, grave string, uid int) error 
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return errors.Join(f.o.Disk.Drop(files, uid), paths.RemoveAll(ctx, grave))
+	return errors.Join(f.o.Disk.Drop(files, uid), paths.RemoveAll(ctx, trash))
 }
 
 // Sweep finishes what servers that died had begun to delete or to make: it counts for the user.
@@ -198,7 +198,7 @@ func (f *Folders) Sweep(ctx context.Context) {
 		if err != nil {
 			uid = 0
 		}
-		if err := f.RemoveGrave(ctx, dir, uid); err != nil {
+		if err := f.RemoveDiscarded(ctx, dir, uid); err != nil {
 			f.o.Log.Warn("files of a deleted thread are not all deleted", "error", err)
 		}
 	}

@@ -89,13 +89,13 @@ func TestSweep(t *testing.T) {
 			t.Errorf("%s: there %v, want %v", name, err == nil, want)
 		}
 	}
-	if err := f.Bury(t.Context(), dir); err != nil {
+	if err := f.Discard(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Exists(thread); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("buried: %v", err)
 	}
-	if err := f.Bury(t.Context(), dir); err != nil {
+	if err := f.Discard(t.Context(), dir); err != nil {
 		t.Errorf("what is not there: %v", err)
 	}
 }

@@ -119,7 +119,7 @@ func TestKilled(t *testing.T) {
 	}
 	fails := errors.New("not yet")
 	if err := a.Settle(func(Info) error { return fails }); !errors.Is(err, fails) {
-		t.Errorf("bury: %v", err)
+		t.Errorf("discard: %v", err)
 	}
 	buried := 0
 	for range 2 {

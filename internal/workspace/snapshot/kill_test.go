@@ -67,12 +67,12 @@ func TestKill(t *testing.T) {
 	}
 	sv := killed(t, dir)
 	put(t, sv.dir(thread1), "workspace/after", nil)
-	if about, err := sv.bringIt(thread1, true); err != nil || about != "-" {
+	if about, err := sv.restoreIt(thread1, true); err != nil || about != "-" {
 		t.Errorf("its own disk was replaced: %v", err)
 	}
 	sv.mustKeep(thread1)
 	b := newServer(t, sv.store.Objects, nil)
-	b.mustBring(thread1, true)
+	b.mustRestore(thread1, true)
 	sameTree(t, tree(t, sv.dir(thread1)), tree(t, b.dir(thread1)))
 }
 
@@ -80,7 +80,7 @@ func TestKill(t *testing.T) {
 func wholeRound(t *testing.T, o Objects) bool {
 	t.Helper()
 	b := newServer(t, o, nil)
-	b.mustBring(thread1, false)
+	b.mustRestore(thread1, false)
 	if have, _ := onDisk(b.dir(thread1)); !have {
 		return false
 	}
@@ -133,7 +133,7 @@ func BenchmarkKeep(b *testing.B) {
 				b.StopTimer()
 				other := newServer(b, sv.store.Objects, nil)
 				b.StartTimer()
-				other.mustBring(thread1, false)
+				other.mustRestore(thread1, false)
 			}
 		})
 		small := newServer(b, sv.store.Objects, nil)

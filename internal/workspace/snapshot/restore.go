@@ -25,14 +25,14 @@ type Restored struct {
 	About []byte
 }
 
-// bringTries bounds how often a head that moves is read again.
-const bringTries = 3
+// restoreTries bounds how often a head that moves is read again.
+const restoreTries = 3
 
-// Bring makes sure that a thread's folder is what was kept last, or is to be kept next. When something else is kept,
+// Restore makes sure that a thread's folder is what was kept last, or is to be kept next. When something else is kept,
 // replace is called, which puts a folder that Restored.Fill filled in the place of what is there, as a whole. Nothing that
 // is kept is no error, and leaves what is there. own: something is to run in the thread, so that this data folder goes on
 // with it, and no other one can. Without own, a thread that is on this disk may be as it was lookAgain ago.
-func (s *Snapshots) Bring(ctx context.Context, t sandbox.Thread, dir string, own bool, replace func(Restored) error) error {
+func (s *Snapshots) Restore(ctx context.Context, t sandbox.Thread, dir string, own bool, replace func(Restored) error) error {
 	if have, err := onDisk(dir); err != nil || have && !own && (looks{s}).justLooked(t) {
 		return err
 	}
@@ -41,8 +41,8 @@ func (s *Snapshots) Bring(ctx context.Context, t sandbox.Thread, dir string, own
 		return err
 	}
 	defer unlock()
-	for range bringTries {
-		if err = s.bring(ctx, t, dir, own, replace); !errors.Is(err, errAgain) {
+	for range restoreTries {
+		if err = s.restoreOnce(ctx, t, dir, own, replace); !errors.Is(err, errAgain) {
 			break
 		}
 	}
@@ -55,7 +55,7 @@ func (s *Snapshots) Bring(ctx context.Context, t sandbox.Thread, dir string, own
 	return err
 }
 
-func (s *Snapshots) bring(ctx context.Context, t sandbox.Thread, dir string, own bool, replace func(Restored) error) error {
+func (s *Snapshots) restoreOnce(ctx context.Context, t sandbox.Thread, dir string, own bool, replace func(Restored) error) error {
 	have, err := onDisk(dir) // another call may have made it
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func TestSealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newServer(t, o, nil).bringIt(thread1, true); !errors.Is(err, sandbox.Unavailable) {
+	if _, err := newServer(t, o, nil).restoreIt(thread1, true); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("without the key: %v", err)
 	}
 	s, err := Open(t.Context(), Options{Objects: o, Dir: t.TempDir(), Holder: "x", Sealer: keys(t), Encrypt: true})
@@ -51,7 +51,7 @@ func TestSealed(t *testing.T) {
 		s.Close()
 	}
 	b := newServer(t, o, k)
-	b.mustBring(thread1, true)
+	b.mustRestore(thread1, true)
 	sameTree(t, tree(t, a.dir(thread1)), tree(t, b.dir(thread1)))
 	// Of two servers, one does not encrypt: the other one reads both kinds.
 	c := newServer(t, o, k)
@@ -60,10 +60,10 @@ func TestSealed(t *testing.T) {
 	other.ID = "t-2"
 	put(t, c.make(other), "workspace/plain", []byte("x"))
 	c.mustKeep(other)
-	b.mustBring(other, true)
+	b.mustRestore(other, true)
 	put(t, b.dir(other), "workspace/sealed", []byte("y"))
 	b.mustKeep(other)
-	c.mustBring(other, true)
+	c.mustRestore(other, true)
 	sameTree(t, tree(t, b.dir(other)), tree(t, c.dir(other)))
 	// A pack in the place of another one.
 	list, err := os.ReadDir(packs)
@@ -81,7 +81,7 @@ func TestSealed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(packs, list[0].Name()), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newServer(t, o, k).bringIt(thread1, true); !errors.Is(err, sandbox.Unavailable) {
+	if _, err := newServer(t, o, k).restoreIt(thread1, true); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("with the pack of another thread: %v", err)
 	}
 }
@@ -110,7 +110,7 @@ func TestRenew(t *testing.T) {
 		t.Errorf("the key is sealed as before: %v", err)
 	}
 	b := newServer(t, o, k)
-	b.mustBring(thread1, true)
+	b.mustRestore(thread1, true)
 	sameTree(t, tree(t, a.dir(thread1)), tree(t, b.dir(thread1)))
 	if n, err := newServer(t, NewFolder(t.TempDir()), nil).Renew(t.Context()); n != 0 || err == nil {
 		t.Errorf("without keys: %d, %v", n, err)

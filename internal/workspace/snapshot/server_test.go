@@ -123,10 +123,10 @@ func (sv *server) mustKeep(t sandbox.Thread) {
 	}
 }
 
-// bring calls Bring and does what the orchestrator does: the new folder appears by one rename.
-func (sv *server) bringIt(t sandbox.Thread, own bool) (about string, err error) {
+// restore calls Restore and does what the orchestrator does: the new folder appears by one rename.
+func (sv *server) restoreIt(t sandbox.Thread, own bool) (about string, err error) {
 	about = "-"
-	err = sv.Bring(sv.t.Context(), t, sv.dir(t), own, func(r Restored) error {
+	err = sv.Restore(sv.t.Context(), t, sv.dir(t), own, func(r Restored) error {
 		about = string(r.About)
 		if err := os.RemoveAll(sv.dir(t)); err != nil || r.Fill == nil {
 			return err
@@ -143,9 +143,9 @@ func (sv *server) bringIt(t sandbox.Thread, own bool) (about string, err error) 
 	return about, err
 }
 
-func (sv *server) mustBring(t sandbox.Thread, own bool) {
+func (sv *server) mustRestore(t sandbox.Thread, own bool) {
 	sv.t.Helper()
-	if _, err := sv.bringIt(t, own); err != nil {
+	if _, err := sv.restoreIt(t, own); err != nil {
 		sv.t.Fatal(err)
 	}
 }

@@ -31,7 +31,7 @@ func TestThereAndBack(t *testing.T) {
 		a.about = `{"labels":{}}`
 		a.mustKeep(thread1)
 		want := tree(t, dir)
-		about, err := b.bringIt(thread1, true)
+		about, err := b.restoreIt(thread1, true)
 		if err != nil || about != a.about {
 			t.Fatal(about, err)
 		}
@@ -55,7 +55,7 @@ func TestThereAndBack(t *testing.T) {
 		}
 		b.mustKeep(thread1)
 		want = tree(t, b.dir(thread1))
-		a.mustBring(thread1, true)
+		a.mustRestore(thread1, true)
 		sameTree(t, want, tree(t, dir))
 	})
 }
@@ -158,7 +158,7 @@ func TestManyChanges(t *testing.T) {
 		t.Errorf("%d packs are left, %v", packs, err)
 	}
 	b := newServer(t, sv.store.Objects, nil)
-	b.mustBring(thread1, false)
+	b.mustRestore(thread1, false)
 	sameTree(t, tree(t, dir), tree(t, b.dir(thread1)))
 }
 
@@ -188,7 +188,7 @@ func TestSweep(t *testing.T) {
 			t.Errorf("%d packs, %v", count(), err)
 		}
 		b := newServer(t, o, nil)
-		b.mustBring(thread1, false)
+		b.mustRestore(thread1, false)
 		sameTree(t, tree(t, dir), tree(t, b.dir(thread1)))
 	})
 }
@@ -200,7 +200,7 @@ func TestFencing(t *testing.T) {
 		a, b := newServer(t, o, nil), newServer(t, o, nil)
 		put(t, a.make(thread1), "workspace/a", []byte("1"))
 		a.mustKeep(thread1)
-		b.mustBring(thread1, true) // without a change of its own
+		b.mustRestore(thread1, true) // without a change of its own
 		put(t, a.dir(thread1), "workspace/a", []byte("late"))
 		if err := a.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
 			t.Fatalf("a late snapshot: %v", err)
@@ -213,7 +213,7 @@ func TestFencing(t *testing.T) {
 		if err := a.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
 			t.Fatalf("a late snapshot of one that knows nothing: %v", err)
 		}
-		a.mustBring(thread1, true)
+		a.mustRestore(thread1, true)
 		sameTree(t, tree(t, b.dir(thread1)), tree(t, a.dir(thread1)))
 		// A folder that was exchanged under a sandbox is not what the sandbox writes into.
 		err := a.Keep(t.Context(), thread1, Thread{Dir: a.dir(thread1), UID: a.uid + 100_000, About: func() ([]byte, error) { return nil, nil }})
@@ -238,7 +238,7 @@ func TestLostAnswer(t *testing.T) {
 	put(t, sv.dir(thread1), "workspace/b", []byte("three"))
 	sv.mustKeep(thread1)
 	b := newServer(t, sv.store.Objects, nil)
-	b.mustBring(thread1, false)
+	b.mustRestore(thread1, false)
 	sameTree(t, tree(t, sv.dir(thread1)), tree(t, b.dir(thread1)))
 }
 
@@ -261,7 +261,7 @@ func TestOlderDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, sv.dir(thread1), "workspace/not kept yet", nil)
-	if about, err := sv.bringIt(thread1, true); err != nil || about != "-" {
+	if about, err := sv.restoreIt(thread1, true); err != nil || about != "-" {
 		t.Errorf("after a crash the disk was replaced: %v", err)
 	}
 	if err := errors.Join((indexes{sv.Snapshots}).dropIndex(thread1), os.CopyFS((indexes{sv.Snapshots}).state(thread1), os.DirFS(copied))); err != nil {
@@ -276,7 +276,7 @@ func TestOlderDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sv.mustBring(thread1, true)
+	sv.mustRestore(thread1, true)
 	sameTree(t, want, tree(t, sv.dir(thread1)))
 }
 
@@ -294,7 +294,7 @@ func TestRestoreRefused(t *testing.T) {
 		looks{a.Snapshots}.forgetLook(thread1)
 		before := indexes{a.Snapshots}.readIndex(thread1).Head.ID
 		for _, fill := range []bool{false, true} {
-			err := a.Bring(t.Context(), thread1, a.dir(thread1), true, func(r Restored) error {
+			err := a.Restore(t.Context(), thread1, a.dir(thread1), true, func(r Restored) error {
 				if fill && r.Fill != nil {
 					if err := r.Fill(t.Context(), t.TempDir(), a.uid); err != nil {
 						t.Error(err)
@@ -310,7 +310,7 @@ func TestRestoreRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	b.mustBring(thread1, true)
+	b.mustRestore(thread1, true)
 	put(t, b.dir(thread1), "workspace/b", []byte("2"))
 	b.mustKeep(thread1)
 	refused()
@@ -318,7 +318,7 @@ func TestRestoreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused()
-	a.mustBring(thread1, true)
+	a.mustRestore(thread1, true)
 	if have, _ := onDisk(a.dir(thread1)); have {
 		t.Error("a deleted thread is still there")
 	}
@@ -332,7 +332,7 @@ func TestForget(t *testing.T) {
 		a, b := newServer(t, o, nil), newServer(t, o, nil)
 		put(t, a.make(thread1), "workspace/a", []byte("1"))
 		a.mustKeep(thread1)
-		b.mustBring(thread1, true)
+		b.mustRestore(thread1, true)
 		if err := b.Forget(t.Context(), thread1, func() error { return os.RemoveAll(b.dir(thread1)) }); err != nil {
 			t.Fatal(err)
 		}
@@ -340,20 +340,20 @@ func TestForget(t *testing.T) {
 		if err := o.List(t.Context(), place(thread1), func(x Object) error { left = append(left, x.Key); return nil }); err != nil || len(left) != 1 || left[0] != "head" {
 			t.Errorf("%q, %v", left, err)
 		}
-		if _, err := b.bringIt(thread1, true); err != nil {
+		if _, err := b.restoreIt(thread1, true); err != nil {
 			t.Error(err)
 		}
 		if have, _ := onDisk(b.dir(thread1)); have {
 			t.Error("it came back")
 		}
 		looks{a.Snapshots}.forgetLook(thread1)
-		a.mustBring(thread1, false)
+		a.mustRestore(thread1, false)
 		if have, _ := onDisk(a.dir(thread1)); have {
 			t.Error("another server still has it")
 		}
 		put(t, a.make(thread1), "workspace/new", []byte("2"))
 		a.mustKeep(thread1)
-		b.mustBring(thread1, false)
+		b.mustRestore(thread1, false)
 		sameTree(t, tree(t, a.dir(thread1)), tree(t, b.dir(thread1)))
 	})
 }
@@ -388,7 +388,7 @@ func TestBroken(t *testing.T) {
 				os.Remove(path)
 			}
 			b := newServer(t, o, nil)
-			_, err := b.bringIt(thread1, true)
+			_, err := b.restoreIt(thread1, true)
 			if !errors.Is(err, sandbox.Unavailable) || !strings.Contains(err.Error(), filepath.Base(name)) {
 				t.Errorf("%s %s: %v", name, what, err)
 			}
@@ -401,7 +401,7 @@ func TestBroken(t *testing.T) {
 		}
 	}
 	b := newServer(t, o, nil)
-	b.mustBring(thread1, true)
+	b.mustRestore(thread1, true)
 }
 
 // TestStoreFails: a snapshot that could not be written changes nothing of what is kept, and the next one has all.
@@ -418,12 +418,12 @@ func TestStoreFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newServer(t, sv.store.Objects, nil)
-	b.mustBring(thread1, false)
+	b.mustRestore(thread1, false)
 	sameTree(t, want, tree(t, b.dir(thread1)))
 	sv.store.fail.Store(nil)
 	sv.mustKeep(thread1)
 	c := newServer(t, sv.store.Objects, nil)
-	c.mustBring(thread1, false)
+	c.mustRestore(thread1, false)
 	sameTree(t, tree(t, sv.dir(thread1)), tree(t, c.dir(thread1)))
 }
 
@@ -465,13 +465,13 @@ func TestWhileItChanges(t *testing.T) {
 	for range 30 {
 		sv.mustKeep(thread1)
 		b := newServer(t, sv.store.Objects, nil)
-		b.mustBring(thread1, false)
+		b.mustRestore(thread1, false)
 	}
 	close(stop)
 	<-done
 	sv.mustKeep(thread1)
 	b := newServer(t, sv.store.Objects, nil)
-	b.mustBring(thread1, false)
+	b.mustRestore(thread1, false)
 	sameTree(t, tree(t, dir), tree(t, b.dir(thread1)))
 }
 

@@ -84,7 +84,7 @@ func (h *Threads) Restore(ctx context.Context, t sandbox.Thread, own bool) error
 	}
 	ctx, cancel := deadline.Detached(ctx, keepTimeout)
 	defer cancel()
-	return h.o.Snapshots.Bring(ctx, t, h.o.Folders.Dir(t), own, func(x snapshot.Restored) error { return h.replace(ctx, t, x) })
+	return h.o.Snapshots.Restore(ctx, t, h.o.Folders.Dir(t), own, func(x snapshot.Restored) error { return h.replace(ctx, t, x) })
 }
 
 // outrunTimeout bounds the question of notOutrun, which is asked of each sandbox that is adopted.
@@ -100,7 +100,7 @@ func (h *Threads) NotOutrun(ctx context.Context, t sandbox.Thread) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, outrunTimeout)
 	defer cancel()
-	err := h.o.Snapshots.Bring(ctx, t, h.o.Folders.Dir(t), true, func(snapshot.Restored) error { return errOutrun })
+	err := h.o.Snapshots.Restore(ctx, t, h.o.Folders.Dir(t), true, func(snapshot.Restored) error { return errOutrun })
 	if errors.Is(err, errOutrun) {
 		return errOutrun
 	}
@@ -144,7 +144,7 @@ func (h *Threads) replace(ctx context.Context, t sandbox.Thread, x snapshot.Rest
 		if err := workspace.Fill(files, uid); err != nil {
 			return err
 		}
-		return h.o.Folders.Bury(ctx, dir)
+		return h.o.Folders.Discard(ctx, dir)
 	})
 	if err != nil {
 		return workspace.NoRoom(err, "the thread's files cannot be restored")
@@ -402,19 +402,19 @@ func (h *Threads) deleteHere(ctx context.Context, t sandbox.Thread) error {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
 	}
 	h.o.Disk.Forget(dir)
-	grave, err := os.MkdirTemp(filepath.Dir(dir), ".deleted-")
+	trash, err := os.MkdirTemp(filepath.Dir(dir), ".deleted-")
 	if err == nil {
-		err = os.Rename(dir, filepath.Join(grave, "files"))
+		err = os.Rename(dir, filepath.Join(trash, "files"))
 	}
 	if errors.Is(err, fs.ErrNotExist) { // as above
-		return errors.Join(sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID), os.Remove(grave))
+		return errors.Join(sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID), os.Remove(trash))
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err == nil {
 		err = h.o.Sandboxes.Forget(ctx, t)
 	}
 	if err == nil {
-		err = h.o.Folders.RemoveGrave(ctx, grave, uid)
+		err = h.o.Folders.RemoveDiscarded(ctx, trash, uid)
 	}
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
