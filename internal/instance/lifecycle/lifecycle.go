@@ -47,7 +47,7 @@ type Lifecycle struct {
 // Bounds say how long sandboxes live and how many there are. The zero value: no queue, and nothing
 // ends but by its template's idle timeout.
 type Bounds struct {
-	PerTenant   int           // sandboxes of one tenant; 0: Options.MaxBoxes
+	PerTenant   int           // sandboxes of one tenant; 0: MaxSandboxes alone
 	Queue       int           // instances of one tenant that may wait for a place
 	QueueTime   time.Duration // how long an exec waits for a place, and a turn for a caller who asks again
 	ReclaimIdle time.Duration // unused for so long, a sandbox makes room for a waiting one; 0: never
@@ -65,11 +65,11 @@ func (l *Lifecycle) makeRoom(now time.Time) {
 	if len(wants) == 0 || l.bounds.ReclaimIdle <= 0 {
 		return
 	}
-	boxes := l.live.All()
-	slices.SortFunc(boxes, func(a, inst *instance.Instance) int { return a.LastUse().Compare(inst.LastUse()) })
+	instances := l.live.All()
+	slices.SortFunc(instances, func(a, inst *instance.Instance) int { return a.LastUse().Compare(inst.LastUse()) })
 	ending := map[string]int{}
 	spare := 0 // ending ones whose place goes to the next in the queue
-	for _, inst := range boxes {
+	for _, inst := range instances {
 		if inst.Ending() != "" {
 			ending[inst.Thread.Tenant]++
 			spare++
@@ -83,7 +83,7 @@ func (l *Lifecycle) makeRoom(now time.Time) {
 			taken := min(need, spare)
 			need, spare = need-taken, spare-taken
 		}
-		for _, inst := range boxes {
+		for _, inst := range instances {
 			if need <= 0 {
 				break
 			}

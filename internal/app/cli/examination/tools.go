@@ -345,17 +345,17 @@ func (e toolChecks) egress(_ context.Context, r *doctor.Report) {
 		hosts[h] = true
 	}
 	for _, name := range sortedKeys(servers) {
-		var box struct {
+		var isolation struct {
 			Egress []string `json:"egress"`
 		}
-		if json.Unmarshal(servers[name].Sandbox, &box) != nil { // true, or absent
+		if json.Unmarshal(servers[name].Sandbox, &isolation) != nil { // true, or absent
 			continue
 		}
-		if _, err := egress.ParseRules(box.Egress); err != nil {
+		if _, err := egress.ParseRules(isolation.Egress); err != nil {
 			r.Warn(name, "mend mcpServers."+name+".sandbox.egress", "%s", detailOf(err))
 			continue
 		}
-		for _, h := range box.Egress {
+		for _, h := range isolation.Egress {
 			hosts[h] = true
 		}
 	}

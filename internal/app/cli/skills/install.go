@@ -62,7 +62,7 @@ Without a SOURCE, all skills of skills.json are installed, and skills.lock.json 
                {"type": "s3", "url": "s3://bucket/x.skill"}, {"type": "embedded", "name": "csv-profile"}]}
 
 With --locked they must be exactly those of the lock file, else nothing is installed and each difference is
-named. Here S3 is read from this machine, with SKERRY_S3_… (see README) or AWS_….
+named. Here S3 is read from this machine, with SKERRY_S3_… (see docs/configuration.md) or AWS_….
 
 ` + skillsExitCodes,
 		Example: "  skerry skills install my-skill.skill\n  skerry skills install --locked",
