@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 )
 
 // settleTime bounds the wait for what has an end of its own: execs, the shipping of records, goroutines of idle
@@ -128,7 +129,7 @@ func (v *verdict) ends() {
 		ends, bad = v.auditLog()
 		return bad
 	})
-	res, err := audit.Verify(filepath.Join(v.data, "audit"))
+	res, err := verify.Verify(context.Background(), filepath.Join(v.data, "audit"), verify.Options{})
 	v.records = res.Records
 	if err != nil || !res.OK {
 		v.wrong("the audit log: %+v, %v", res.FirstBad, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 	"github.com/skerry-sandbox/skerry/internal/audit/sink"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -95,7 +96,7 @@ func (s auditSigner) sign(o *audit.Options) {
 	if s.key != nil {
 		o.Signer = signing.NewHeads(s.key, s.dir, s.keep)
 	}
-	o.Trust = func() (audit.VerifyOptions, error) {
+	o.Trust = func() (verify.Options, error) {
 		var public ed25519.PublicKey
 		if s.key != nil {
 			public = s.key.Public()
@@ -105,7 +106,7 @@ func (s auditSigner) sign(o *audit.Options) {
 }
 
 // TrustedKeys is what a log is verified against: the keys that go with a public one, and the heads that are kept.
-func TrustedKeys(dir string, public ed25519.PublicKey, keep string) (o audit.VerifyOptions, err error) {
+func TrustedKeys(dir string, public ed25519.PublicKey, keep string) (o verify.Options, err error) {
 	if keep != "" {
 		if o.Expect, err = signing.Kept(keep, dir); err != nil {
 			return o, err

@@ -154,12 +154,13 @@ var table = []row{
 	{"internal/template", "sandbox platform/editdistance /sandbox-templates", "templates are text and a vocabulary"},
 	{"internal/template/sbom", "", "a list of parts is text, whatever printed it"},
 
-	{"internal/audit", "audit/record audit/segment platform/lockedfile sandbox store store/groupcommit platform/retry", "the log stands below the use cases"},
+	{"internal/audit", "audit/record audit/segment platform/lockedfile sandbox store store/groupcommit platform/retry audit/verify", "the log stands below the use cases"},
 	{"internal/audit/archive", "platform/lockedfile sandbox platform/s3", "it stores objects, whatever is in them"},
 	{"internal/audit/export", "audit platform/buildinfo sandbox", "a format knows records, not where they come from"},
 	{"internal/audit/record", "sandbox", "a record is a line of text; it knows no file"},
 	{"internal/audit/segment", "audit/record platform/lockedfile", "it knows files and lines, not who writes or reads them"},
-	{"internal/audit/signing", "audit audit/record platform/keyfile platform/lockedfile", "keys and who is believed; the log itself knows only signatures"},
+	{"internal/audit/verify", "audit/record audit/segment", "a log is checked from its files, and not by what wrote them"},
+	{"internal/audit/signing", "audit/record platform/keyfile platform/lockedfile audit/verify", "keys and who is believed; the log itself knows only signatures"},
 	{"internal/audit/sink", "audit tools/egress sandbox platform/webhook", "a sink knows records and addresses"},
 
 	{"internal/store", "platform/lockedfile sandbox store/groupcommit", "state stands below the use cases"},
@@ -195,8 +196,8 @@ var table = []row{
 	{"internal/config", "", "it stands below everything"},
 	{"internal/config/extensions", "sandbox platform/jsonedit platform/lockedfile", "what is switched on is text in files; what a switch means, others know"},
 
-	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/drain ownership/placement instance/lifecycle ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source service store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills ownership instance tools/call instance/hooks api/rest/exchange tools/hub/transport instance/savedspec instance/start execution execution/run workspace workspace/files", "it builds the server of all its parts, and knows no command"},
-	{"internal/app/cli", "api/auth app config platform/buildinfo plugins policy sandbox secrets template template/sbom tools/argform app/cli/... /sdk/go", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
+	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/drain ownership/placement instance/lifecycle ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source service store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills ownership instance tools/call instance/hooks api/rest/exchange tools/hub/transport instance/savedspec instance/start execution execution/run workspace workspace/files audit/verify", "it builds the server of all its parts, and knows no command"},
+	{"internal/app/cli", "api/auth app config platform/buildinfo plugins policy sandbox secrets template template/sbom tools/argform app/cli/... /sdk/go audit/verify", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
 	{"internal/app/cli/audit", "app app/cli/client app/cli/exit app/cli/output audit audit/record audit/signing config tools/argform /sdk/go", "commands on the audit log ask a server, or read the files of a log"},
 	{"internal/app/cli/client", "app/cli/exit app/cli/output platform/buildinfo sandbox tools/argform /sdk/go", "it calls a server by the Go SDK, and knows no command"},
 	{"internal/app/cli/examination", "api/rest app app/cli/exit app/cli/output audit audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes instance observe/doctor ownership/replica platform/buildinfo platform/redact platform/s3 policy sandbox secrets sidecar/pki skills skills/runnable store template tools/argform tools/egress tools/hub tools/hub/transport workspace/quota workspace/snapshot", "it opens the parts of a server by internal/app, and looks at each"},
@@ -217,7 +218,7 @@ var table = []row{
 	{"internal/e2e/docblock", "", "documents are text; what is in their blocks, the tests know that use them"},
 
 	{"bench", "attack/bomb audit api/auth policy sandbox store driver/containerd/containerdtest /sandbox-templates", "the whole is measured through its public API; what rights and records cost, by who judges and writes them"},
-	{"bench/chaos", "audit driver/containerd/containerdtest driver/docker/dockertest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
+	{"bench/chaos", "audit driver/containerd/containerdtest driver/docker/dockertest audit/verify", "the whole is harmed from outside; what it recorded is read by who wrote it"},
 	{"bench/fleet", "audit tools/bridge tools/codeapi driver/memory config/extensions api/rest tools/hub orchestrator instance/lifecycle ownership/peer tools/call instance policy prompt ownership/replica sandbox service sandboxapi/... skills store observe/metrics", "a server on the memory driver: it wires all parts, as cmd does"},
 	{"deploy/helm", "driver/kubernetes template", "a chart is text; its tests read it, and compare its rights with those that the driver needs"},
 	{"sandbox-templates", "", "files, and nothing else"},

@@ -30,19 +30,6 @@ type Archive interface {
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 }
 
-// Manifest describes a full segment. It lies beside it in the archive, as WRITER/FIRST.json.
-type Manifest struct {
-	Writer string    `json:"writer"`
-	First  uint64    `json:"first"`
-	Last   uint64    `json:"last"`
-	Prev   string    `json:"prev"` // of the first record
-	Hash   string    `json:"hash"` // of the last one
-	From   time.Time `json:"from"` // time of the first record
-	To     time.Time `json:"to"`
-	Bytes  int64     `json:"bytes"` // of the segment, not compressed
-	SHA256 string    `json:"sha256"`
-}
-
 // ArchiveState says how far the archive is.
 type ArchiveState struct {
 	Behind int   // full segments that are not there yet, as far as this process has looked
@@ -73,7 +60,7 @@ type archiver struct {
 	done chan struct{}
 	step func(string) // of tests: called before each step
 
-	marks map[uint64]Manifest // by First; of the goroutine alone
+	marks map[uint64]record.Manifest // by First; of the goroutine alone
 
 	mu    sync.Mutex
 	state ArchiveState
@@ -83,7 +70,7 @@ func startArchiver(l *Log) *archiver {
 	ctx, stop := context.WithCancel(context.Background())
 	a := &archiver{
 		log: l, to: l.o.Archive, keep: l.o.KeepSegments, work: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
-		step: l.o.archiveStep, marks: map[uint64]Manifest{},
+		step: l.o.archiveStep, marks: map[uint64]record.Manifest{},
 	}
 	if a.step == nil {
 		a.step = func(string) {}
@@ -186,8 +173,8 @@ func (a *archiver) behind(n int) {
 
 // mark is what is remembered of a segment that is in the archive.
 type mark struct {
-	Archive string   `json:"archive"`
-	Segment Manifest `json:"segment"`
+	Archive string          `json:"archive"`
+	Segment record.Manifest `json:"segment"`
 }
 
 func (a *archiver) markPath(first uint64) string {
@@ -207,7 +194,7 @@ func (a *archiver) marked(s segment.Segment) bool {
 	return true
 }
 
-func packedName(m Manifest) string {
+func packedName(m record.Manifest) string {
 	return fmt.Sprintf("%s/%020d%s", m.Writer, m.First, segment.PackedSuffix)
 }
 
@@ -258,13 +245,13 @@ func (a *archiver) archive(ctx context.Context, s segment.Segment, next uint64) 
 
 // inspect describes a segment whose records are all there and as they were written. Others are evidence: they are neither
 // archived nor removed.
-func (a *archiver) inspect(ctx context.Context, s segment.Segment, next uint64) (m Manifest, err error) {
+func (a *archiver) inspect(ctx context.Context, s segment.Segment, next uint64) (m record.Manifest, err error) {
 	f, err := os.Open(s.Path)
 	if err != nil {
 		return m, err
 	}
 	defer f.Close()
-	m = Manifest{Writer: a.log.writer, First: s.First, Last: s.First - 1}
+	m = record.Manifest{Writer: a.log.writer, First: s.First, Last: s.First - 1}
 	in := segment.NewLines(f)
 	for {
 		line, err := in.Next()
@@ -312,7 +299,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // put stores a segment. It is packed twice, first for the size, which a store wants to know: so it needs neither memory nor
 // room on a disk that may be full.
-func (a *archiver) put(ctx context.Context, s segment.Segment, m Manifest) error {
+func (a *archiver) put(ctx context.Context, s segment.Segment, m record.Manifest) error {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	var size counter
@@ -333,7 +320,7 @@ func (a *archiver) put(ctx context.Context, s segment.Segment, m Manifest) error
 
 // compare reads back what the archive has of a segment. fs.ErrNotExist: nothing. Anything else than this segment is left as it is:
 // it may be what proves that this one was changed.
-func (a *archiver) compare(ctx context.Context, m Manifest) error {
+func (a *archiver) compare(ctx context.Context, m record.Manifest) error {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	name := packedName(m)
@@ -399,7 +386,7 @@ func (l *Log) sentTo(seq uint64) bool {
 
 // remove removes a segment of this disk. Before, it and its copy are read once more, and the log records it: without that record
 // Verify would call the segment removed.
-func (a *archiver) remove(ctx context.Context, s segment.Segment, m Manifest, next uint64) error {
+func (a *archiver) remove(ctx context.Context, s segment.Segment, m record.Manifest, next uint64) error {
 	if !a.log.verifying.TryLock() {
 		return nil // Verify reads it; the next time
 	}

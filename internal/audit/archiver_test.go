@@ -22,7 +22,9 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/archive"
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3/s3test"
 )
@@ -146,12 +148,12 @@ func TestArchiveAway(t *testing.T) {
 	}
 	fill(t, l, 3)
 	must(t, l.Close())
-	res, err := Verify(l.o.Dir)
+	res, err := verify.Verify(context.Background(), l.o.Dir, verify.Options{})
 	must(t, err)
 	if !res.OK || res.Writers[0].From < 20 || res.Records != l.appended.Load()-res.Writers[0].From+1 {
 		t.Errorf("without the archive: %+v %+v", res, res.FirstBad)
 	}
-	res, err = VerifyWith(l.o.Dir, VerifyOptions{More: []string{to.folder(t)}})
+	res, err = verify.Verify(context.Background(), l.o.Dir, verify.Options{More: []string{to.folder(t)}})
 	must(t, err)
 	if !res.OK || res.Records != l.appended.Load() || res.Writers[0].From != 0 {
 		t.Errorf("with the archive: %+v %+v", res, res.FirstBad)
@@ -258,11 +260,11 @@ func TestVerifyArchive(t *testing.T) {
 		"both whole":       {},
 		"all in archive":   {local: func(dir string) { _ = os.RemoveAll(filepath.Join(dir, filepath.Dir(first))) }},
 		"mixed":            {local: func(dir string) { _ = os.Remove(filepath.Join(dir, first)) }, far: func(dir string) { _ = os.Remove(filepath.Join(dir, second+".zst")) }},
-		"in neither":       {local: func(dir string) { _ = os.Remove(filepath.Join(dir, first)) }, far: func(dir string) { _ = os.Remove(filepath.Join(dir, first+".zst")) }, want: BadRemoved},
-		"a hole in both":   {local: func(dir string) { _ = os.Remove(filepath.Join(dir, second)) }, far: func(dir string) { _ = os.Remove(filepath.Join(dir, second+".zst")) }, want: BadRemoved},
-		"copies differ":    {local: func(dir string) { harmFile(t, filepath.Join(dir, first)) }, want: BadChanged},
-		"archive cut":      {far: func(dir string) { cutFile(t, filepath.Join(dir, first+".zst")) }, want: BadChanged},
-		"cut, and no copy": {local: func(dir string) { _ = os.Remove(filepath.Join(dir, first)) }, far: func(dir string) { cutFile(t, filepath.Join(dir, first+".zst")) }, want: BadChanged},
+		"in neither":       {local: func(dir string) { _ = os.Remove(filepath.Join(dir, first)) }, far: func(dir string) { _ = os.Remove(filepath.Join(dir, first+".zst")) }, want: verify.BadRemoved},
+		"a hole in both":   {local: func(dir string) { _ = os.Remove(filepath.Join(dir, second)) }, far: func(dir string) { _ = os.Remove(filepath.Join(dir, second+".zst")) }, want: verify.BadRemoved},
+		"copies differ":    {local: func(dir string) { harmFile(t, filepath.Join(dir, first)) }, want: verify.BadChanged},
+		"archive cut":      {far: func(dir string) { cutFile(t, filepath.Join(dir, first+".zst")) }, want: verify.BadChanged},
+		"cut, and no copy": {local: func(dir string) { _ = os.Remove(filepath.Join(dir, first)) }, far: func(dir string) { cutFile(t, filepath.Join(dir, first+".zst")) }, want: verify.BadChanged},
 	} {
 		local, far := t.TempDir(), to.folder(t)
 		must(t, os.CopyFS(local, os.DirFS(dir)))
@@ -272,7 +274,7 @@ func TestVerifyArchive(t *testing.T) {
 		if x.far != nil {
 			x.far(far)
 		}
-		res, err := VerifyWith(local, VerifyOptions{Keys: ev.keys, Expect: slices.Collect(maps.Values(ev.heads)), More: []string{far}})
+		res, err := verify.Verify(context.Background(), local, verify.Options{Keys: ev.keys, Expect: slices.Collect(maps.Values(ev.heads)), More: []string{far}})
 		must(t, err)
 		switch {
 		case x.want == "" && (!res.OK || res.Records != ev.total):
@@ -306,7 +308,7 @@ func TestRetentionIsRecorded(t *testing.T) {
 	l = openLog(t, Options{Dir: l.o.Dir, SegmentBytes: smallSegments})
 	fill(t, l, 60)
 	must(t, l.Close())
-	res, err := Verify(l.o.Dir)
+	res, err := verify.Verify(context.Background(), l.o.Dir, verify.Options{})
 	must(t, err)
 	segs, err := segment.List(l.dir)
 	must(t, err)
@@ -314,7 +316,7 @@ func TestRetentionIsRecorded(t *testing.T) {
 		t.Fatalf("%+v %+v, %d segments", res, res.FirstBad, len(segs))
 	}
 	must(t, os.Remove(segs[0].Path))
-	if res, err = Verify(l.o.Dir); err != nil || res.OK || res.FirstBad.Reason != BadRemoved || res.FirstBad.Seq != 1 || res.FirstBad.Through != segs[1].First-1 {
+	if res, err = verify.Verify(context.Background(), l.o.Dir, verify.Options{}); err != nil || res.OK || res.FirstBad.Reason != verify.BadRemoved || res.FirstBad.Seq != 1 || res.FirstBad.Through != segs[1].First-1 {
 		t.Errorf("%+v %+v, %v", res, res.FirstBad, err)
 	}
 }
@@ -356,7 +358,7 @@ func BenchmarkArchive(b *testing.B) {
 	b.SetBytes(sizeOf(b, segs[0].Path))
 	b.ReportAllocs()
 	for b.Loop() {
-		a := &archiver{log: l, to: archive.NewFolder(b.TempDir()), marks: map[uint64]Manifest{}, step: func(string) {}}
+		a := &archiver{log: l, to: archive.NewFolder(b.TempDir()), marks: map[uint64]record.Manifest{}, step: func(string) {}}
 		must(b, a.archive(b.Context(), segs[0], segs[1].First))
 	}
 }
@@ -378,7 +380,7 @@ func TestArchiveS3(t *testing.T) {
 	waitFor(t, "full", func() bool { s, _ := l.Archive(); return s.Behind == 0 && s.Err == nil })
 	pruned(t, l)
 	must(t, l.Close())
-	res, err := Verify(l.o.Dir)
+	res, err := verify.Verify(context.Background(), l.o.Dir, verify.Options{})
 	must(t, err)
 	if !res.OK || res.Writers[0].From < 1000 {
 		t.Fatalf("%+v %+v", res, res.FirstBad)
@@ -399,7 +401,7 @@ func TestArchiveS3(t *testing.T) {
 		must(t, err)
 		first = last + 1
 	}
-	if res, err = VerifyWith(l.o.Dir, VerifyOptions{More: []string{far}}); err != nil || !res.OK || res.Records < total || res.Writers[0].From != 0 {
+	if res, err = verify.Verify(context.Background(), l.o.Dir, verify.Options{More: []string{far}}); err != nil || !res.OK || res.Records < total || res.Writers[0].From != 0 {
 		t.Errorf("%+v %+v, %v", res, res.FirstBad, err)
 	}
 	o.Endpoint = "http://127.0.0.1:1"
@@ -556,11 +558,11 @@ func wantAll(t *testing.T, n int, dir, writer string, original map[string][]byte
 		}
 		must(t, packed.Close())
 	}
-	res, err := VerifyWith(dir, VerifyOptions{More: []string{dir + ".far"}})
+	res, err := verify.Verify(context.Background(), dir, verify.Options{More: []string{dir + ".far"}})
 	if err != nil || !res.OK || res.Records < records || res.Writers[0].From != 0 {
 		t.Errorf("step %d: with the archive: %+v %+v, %v", n, res, res.FirstBad, err)
 	}
-	if res, err = Verify(dir); err != nil || !res.OK {
+	if res, err = verify.Verify(context.Background(), dir, verify.Options{}); err != nil || !res.OK {
 		t.Errorf("step %d: without the archive: %+v %+v, %v", n, res, res.FirstBad, err)
 	}
 }

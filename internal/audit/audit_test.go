@@ -18,6 +18,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -70,7 +71,7 @@ func fill(t testing.TB, l *Log, n int) []Record {
 
 func wantOK(t *testing.T, dir string, records uint64) {
 	t.Helper()
-	res, err := Verify(dir)
+	res, err := verify.Verify(context.Background(), dir, verify.Options{})
 	must(t, err)
 	if !res.OK || res.Records != records {
 		t.Errorf("verify: %+v (first bad %+v), want %d good records", res, res.FirstBad, records)
@@ -311,7 +312,7 @@ func TestSlots(t *testing.T) {
 			}
 		}
 	}
-	if res, err := Verify(dir); err != nil || !res.OK || res.Records != 6 || len(res.Heads) != 2 {
+	if res, err := verify.Verify(context.Background(), dir, verify.Options{}); err != nil || !res.OK || res.Records != 6 || len(res.Heads) != 2 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if err := two.Close(); err != nil {

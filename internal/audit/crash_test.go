@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 )
 
 // kills is how many times TestKill kills; with -short fewer.
@@ -36,13 +37,13 @@ func TestKill(t *testing.T) {
 			for _, id := range killOnce(t, dir, random) {
 				told[id] = 0
 			}
-			if res, err := Verify(dir); err != nil || !res.OK {
+			if res, err := verify.Verify(context.Background(), dir, verify.Options{}); err != nil || !res.OK {
 				t.Fatalf("after %d kills: %+v, %v", done, res.FirstBad, err)
 			}
 		}
 		l := openLog(t, Options{Dir: dir, Signer: testKey(1)})
 		must(t, l.Close())
-		res, err := VerifyWith(dir, VerifyOptions{Keys: []PublicKey{testKey(1).public()}})
+		res, err := verify.Verify(context.Background(), dir, verify.Options{Keys: []verify.PublicKey{testKey(1).public()}})
 		must(t, err)
 		if !res.OK || res.Records != l.appended.Load() || res.Records > 0 && res.Writers[0].SignedSeq+1 < res.Records {
 			t.Fatalf("after %d kills: %+v", done, res)

@@ -16,8 +16,6 @@ type Signer interface {
 }
 
 const (
-	// DefaultSignEvery is after how many records a head is signed.
-	DefaultSignEvery = 256
 	// DefaultSignWithin is how long after a record one is signed at the latest.
 	DefaultSignWithin = time.Second
 	// signTimeout bounds one signature.
@@ -26,7 +24,7 @@ const (
 
 func (o *Options) setSigning() {
 	if o.SignEvery == 0 {
-		o.SignEvery = DefaultSignEvery
+		o.SignEvery = record.DefaultSignEvery
 	}
 	if o.SignWithin <= 0 {
 		o.SignWithin = DefaultSignWithin

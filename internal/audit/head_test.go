@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 )
 
 // seedKey signs with a key made of a number.
@@ -16,9 +17,9 @@ func testKey(n byte) seedKey {
 	return seedKey{ed25519.NewKeyFromSeed(seed[:])}
 }
 
-func (k seedKey) public() PublicKey {
+func (k seedKey) public() verify.PublicKey {
 	pub := k.Public().(ed25519.PublicKey) //nolint:forcetypeassert // it is
-	return PublicKey{ID: record.KeyID(pub), Key: pub}
+	return verify.PublicKey{ID: record.KeyID(pub), Key: pub}
 }
 
 func (k seedKey) Sign(_ context.Context, h Head) (Head, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/groupcommit"
@@ -57,7 +58,7 @@ type Options struct {
 	SignEvery  uint64
 	SignWithin time.Duration
 	// Trust returns what Log.Verify believes besides the files and Redis; nil = nothing.
-	Trust func() (VerifyOptions, error)
+	Trust func() (verify.Options, error)
 	Log   *slog.Logger // nil = none
 
 	failSync    func() error // of tests: asked before each sync

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -13,6 +14,16 @@ type Record = record.Record
 
 // Head says which record of a writer has which hash.
 type Head = record.Head
+
+// What Verify returns.
+type (
+	// VerifyResult says whether a log is as it was written.
+	VerifyResult = verify.Result
+	// BadRecord names the first record that is not as it was written.
+	BadRecord = verify.BadRecord
+	// Writer is one server's part of the log.
+	Writer = verify.Writer
+)
 
 // The phases of a record, and what the log records about itself.
 const (

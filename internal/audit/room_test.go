@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -120,7 +122,7 @@ func TestHoleBehindASignature(t *testing.T) {
 	l = openLog(t, Options{Dir: dir})
 	fill(t, l, 1)
 	must(t, l.Close())
-	if res, err := Verify(dir); err != nil || res.OK || res.FirstBad.Reason != BadChanged {
+	if res, err := verify.Verify(context.Background(), dir, verify.Options{}); err != nil || res.OK || res.FirstBad.Reason != verify.BadChanged {
 		t.Errorf("%+v, %v", res, err)
 	}
 }

@@ -18,13 +18,14 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 )
 
 // evidence is the log of two writers that the tampering begins with: its files by path, and its heads.
 type evidence struct {
 	files map[string][]byte
 	heads map[string]Head
-	keys  []PublicKey
+	keys  []verify.PublicKey
 	total uint64
 }
 
@@ -33,7 +34,7 @@ func gather(t testing.TB) evidence {
 	t.Helper()
 	dir := t.TempDir()
 	key := testKey(1)
-	ev := evidence{files: map[string][]byte{}, heads: map[string]Head{}, keys: []PublicKey{key.public()}}
+	ev := evidence{files: map[string][]byte{}, heads: map[string]Head{}, keys: []verify.PublicKey{key.public()}}
 	for slot := 1; slot <= 2; slot++ {
 		l := openLog(t, Options{Dir: dir, Slot: slot, SegmentBytes: 6 << 10, Signer: key, SignEvery: 4, SignWithin: time.Hour})
 		for range 6 {
@@ -44,7 +45,7 @@ func gather(t testing.TB) evidence {
 		ev.heads[l.Writer()] = Head{Writer: l.Writer(), Seq: l.appended.Load(), Hash: l.head}
 		ev.total += l.appended.Load()
 	}
-	res, err := VerifyWith(dir, VerifyOptions{Keys: ev.keys, Expect: slices.Collect(maps.Values(ev.heads))})
+	res, err := verify.Verify(context.Background(), dir, verify.Options{Keys: ev.keys, Expect: slices.Collect(maps.Values(ev.heads))})
 	must(t, err)
 	if !res.OK || res.Records != ev.total || len(res.Writers) != 2 || res.Writers[0].SignedSeq != res.Writers[0].Seq-1 {
 		t.Fatalf("before anything is done to it: %+v", res)
@@ -263,7 +264,7 @@ func tamperOnce(t *testing.T, ev evidence, dir string, seed uint64) string {
 	}
 	lay(t, dir, ev.files, files)
 	defer lay(t, dir, files, ev.files)
-	res, err := VerifyWith(dir, VerifyOptions{Keys: ev.keys})
+	res, err := verify.Verify(context.Background(), dir, verify.Options{Keys: ev.keys})
 	if err != nil {
 		t.Errorf("%d, %s: %v", seed, f.name, err)
 	}
@@ -273,7 +274,7 @@ func tamperOnce(t *testing.T, ev evidence, dir string, seed uint64) string {
 		}
 		return f.name + ": found, " + res.FirstBad.Reason
 	}
-	held, err := VerifyWith(dir, VerifyOptions{Keys: ev.keys, Expect: slices.Collect(maps.Values(ev.heads))})
+	held, err := verify.Verify(context.Background(), dir, verify.Options{Keys: ev.keys, Expect: slices.Collect(maps.Values(ev.heads))})
 	if err != nil || held.OK {
 		t.Errorf("%d, %s: not found against the head that is held elsewhere (%v)", seed, f.name, err)
 	}

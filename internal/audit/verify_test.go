@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 )
 
 // tamper is a change to the lines of a log of ten records in two segments of five.
@@ -36,30 +38,30 @@ func rehash(line []byte, change func(*Record)) []byte {
 
 var tampers = map[string]tamper{
 	"nothing": {func(l [][]byte) [][]byte { return l }, 0, "", 10},
-	"a byte":  {func(l [][]byte) [][]byte { l[3] = bytes.Replace(l[3], []byte("echo"), []byte("Echo"), 1); return l }, 4, BadChanged, 3},
+	"a byte":  {func(l [][]byte) [][]byte { l[3] = bytes.Replace(l[3], []byte("echo"), []byte("Echo"), 1); return l }, 4, verify.BadChanged, 3},
 	"a member added": {func(l [][]byte) [][]byte {
 		l[3] = bytes.Replace(l[3], []byte(`{"id"`), []byte(`{"x":1,"id"`), 1)
 		return l
-	}, 4, BadChanged, 3},
-	"the first":         {func(l [][]byte) [][]byte { l[0] = bytes.Replace(l[0], []byte("ann"), []byte("bob"), 1); return l }, 1, BadChanged, 0},
-	"the last":          {func(l [][]byte) [][]byte { l[9] = bytes.Replace(l[9], []byte("ann"), []byte("bob"), 1); return l }, 10, BadChanged, 9},
-	"the hash":          {func(l [][]byte) [][]byte { l[9][len(l[9])-3] ^= 1; return l }, 10, BadChanged, 9},
-	"hashed anew":       {func(l [][]byte) [][]byte { l[6] = rehash(l[6], func(r *Record) { r.User = "bob" }); return l }, 7, BadChanged, 6},
-	"first hashed anew": {func(l [][]byte) [][]byte { l[0] = rehash(l[0], func(r *Record) { r.User = "bob" }); return l }, 1, BadChanged, 0},
-	"prev hashed anew":  {func(l [][]byte) [][]byte { l[0] = rehash(l[0], func(r *Record) { r.Prev = "x" }); return l }, 1, BadChanged, 0},
-	"emptied":           {func(l [][]byte) [][]byte { l[2] = nil; return l }, 3, BadChanged, 2},
-	"removed":           {func(l [][]byte) [][]byte { return slices.Delete(l, 3, 4) }, 4, BadRemoved, 3},
-	"removed first":     {func(l [][]byte) [][]byte { return l[1:] }, 1, BadRemoved, 0},
-	"removed some":      {func(l [][]byte) [][]byte { return slices.Delete(l, 3, 6) }, 4, BadRemoved, 3},
-	"segment removed":   {func(l [][]byte) [][]byte { return l[5:] }, 1, BadRemoved, 0},
-	"swapped":           {func(l [][]byte) [][]byte { l[3], l[4] = l[4], l[3]; return l }, 5, BadReordered, 3},
-	"moved":             {func(l [][]byte) [][]byte { return slices.Insert(slices.Delete(slices.Clone(l), 2, 3), 7, l[2]) }, 4, BadReordered, 2},
-	"copied":            {func(l [][]byte) [][]byte { return slices.Insert(l, 4, bytes.Clone(l[1])) }, 2, BadInserted, 4},
-	"copied forward":    {func(l [][]byte) [][]byte { return slices.Insert(l, 4, bytes.Clone(l[7])) }, 8, BadInserted, 4},
-	"made up":           {func(l [][]byte) [][]byte { return slices.Insert(l, 4, rehash(l[4], func(r *Record) { r.ID = "x" })) }, 5, BadInserted, 4},
-	"a line of nothing": {func(l [][]byte) [][]byte { return slices.Insert(l, 4, []byte("hello")) }, 5, BadInserted, 4},
-	"another writer's":  {func(l [][]byte) [][]byte { l[4] = rehash(l[4], func(r *Record) { r.Writer = "w2" }); return l }, 5, BadInserted, 4},
-	"a long line":       {func(l [][]byte) [][]byte { l[4] = bytes.Repeat([]byte("x"), 3*segment.MaxLine); return l }, 5, BadChanged, 4},
+	}, 4, verify.BadChanged, 3},
+	"the first":         {func(l [][]byte) [][]byte { l[0] = bytes.Replace(l[0], []byte("ann"), []byte("bob"), 1); return l }, 1, verify.BadChanged, 0},
+	"the last":          {func(l [][]byte) [][]byte { l[9] = bytes.Replace(l[9], []byte("ann"), []byte("bob"), 1); return l }, 10, verify.BadChanged, 9},
+	"the hash":          {func(l [][]byte) [][]byte { l[9][len(l[9])-3] ^= 1; return l }, 10, verify.BadChanged, 9},
+	"hashed anew":       {func(l [][]byte) [][]byte { l[6] = rehash(l[6], func(r *Record) { r.User = "bob" }); return l }, 7, verify.BadChanged, 6},
+	"first hashed anew": {func(l [][]byte) [][]byte { l[0] = rehash(l[0], func(r *Record) { r.User = "bob" }); return l }, 1, verify.BadChanged, 0},
+	"prev hashed anew":  {func(l [][]byte) [][]byte { l[0] = rehash(l[0], func(r *Record) { r.Prev = "x" }); return l }, 1, verify.BadChanged, 0},
+	"emptied":           {func(l [][]byte) [][]byte { l[2] = nil; return l }, 3, verify.BadChanged, 2},
+	"removed":           {func(l [][]byte) [][]byte { return slices.Delete(l, 3, 4) }, 4, verify.BadRemoved, 3},
+	"removed first":     {func(l [][]byte) [][]byte { return l[1:] }, 1, verify.BadRemoved, 0},
+	"removed some":      {func(l [][]byte) [][]byte { return slices.Delete(l, 3, 6) }, 4, verify.BadRemoved, 3},
+	"segment removed":   {func(l [][]byte) [][]byte { return l[5:] }, 1, verify.BadRemoved, 0},
+	"swapped":           {func(l [][]byte) [][]byte { l[3], l[4] = l[4], l[3]; return l }, 5, verify.BadReordered, 3},
+	"moved":             {func(l [][]byte) [][]byte { return slices.Insert(slices.Delete(slices.Clone(l), 2, 3), 7, l[2]) }, 4, verify.BadReordered, 2},
+	"copied":            {func(l [][]byte) [][]byte { return slices.Insert(l, 4, bytes.Clone(l[1])) }, 2, verify.BadInserted, 4},
+	"copied forward":    {func(l [][]byte) [][]byte { return slices.Insert(l, 4, bytes.Clone(l[7])) }, 8, verify.BadInserted, 4},
+	"made up":           {func(l [][]byte) [][]byte { return slices.Insert(l, 4, rehash(l[4], func(r *Record) { r.ID = "x" })) }, 5, verify.BadInserted, 4},
+	"a line of nothing": {func(l [][]byte) [][]byte { return slices.Insert(l, 4, []byte("hello")) }, 5, verify.BadInserted, 4},
+	"another writer's":  {func(l [][]byte) [][]byte { l[4] = rehash(l[4], func(r *Record) { r.Writer = "w2" }); return l }, 5, verify.BadInserted, 4},
+	"a long line":       {func(l [][]byte) [][]byte { l[4] = bytes.Repeat([]byte("x"), 3*segment.MaxLine); return l }, 5, verify.BadChanged, 4},
 	"a cut end":         {func(l [][]byte) [][]byte { return l[:8] }, 0, "", 8}, // Verify says that it cannot see this
 }
 
@@ -88,7 +90,7 @@ func TestVerifyNamesTheRecord(t *testing.T) {
 				}
 				must(t, os.WriteFile(filepath.Join(bad, l.Writer(), segment.Name(first)), file, 0o600))
 			}
-			res, err := Verify(bad)
+			res, err := verify.Verify(context.Background(), bad, verify.Options{})
 			must(t, err)
 			if res.OK != (c.reason == "") || res.Records != c.good {
 				t.Fatalf("result %+v, want %d good", res, c.good)
@@ -103,7 +105,7 @@ func TestVerifyNamesTheRecord(t *testing.T) {
 			if b.Seq != c.seq || b.Reason != c.reason || b.Writer != l.Writer() || b.Line == 0 || strings.Contains(b.Segment, "/") {
 				t.Errorf("first bad %+v, want %d %s", b, c.seq, c.reason)
 			}
-			if b.Reason == BadReordered && b.ID != recs[b.Seq-1].ID {
+			if b.Reason == verify.BadReordered && b.ID != recs[b.Seq-1].ID {
 				t.Errorf("it is named %q, want %q", b.ID, recs[b.Seq-1].ID)
 			}
 		})
@@ -130,7 +132,7 @@ func TestVerifyWhileWriting(t *testing.T) {
 			running = false
 		default:
 		}
-		res, err := Verify(dir)
+		res, err := verify.Verify(context.Background(), dir, verify.Options{})
 		must(t, err)
 		if !res.OK {
 			t.Fatalf("first bad %+v", res.FirstBad)

@@ -77,3 +77,19 @@ func CoveredBy(r Record, h Head) uint64 {
 func HeadOf(r Record) (h Head, ok bool) {
 	return h, r.Action == ActionHead && json.Unmarshal(r.Args, &h) == nil && h.Seq > 0 && h.Seq < r.Seq
 }
+
+// DefaultSignEvery is after how many records a head is signed.
+const DefaultSignEvery = 256
+
+// Manifest describes a full segment. It lies beside it in the archive, as WRITER/FIRST.json.
+type Manifest struct {
+	Writer string    `json:"writer"`
+	First  uint64    `json:"first"`
+	Last   uint64    `json:"last"`
+	Prev   string    `json:"prev"` // of the first record
+	Hash   string    `json:"hash"` // of the last one
+	From   time.Time `json:"from"` // time of the first record
+	To     time.Time `json:"to"`
+	Bytes  int64     `json:"bytes"` // of the segment, not compressed
+	SHA256 string    `json:"sha256"`
+}

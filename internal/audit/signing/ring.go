@@ -13,8 +13,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
@@ -80,21 +80,21 @@ func parse(text []byte) ([]Entry, error) {
 // Trusted returns those keys of a list that may be believed when one is: the ones before it that each vouches for, and
 // the ones behind it that each is vouched for by. Without anchor it is all of them, which proves nothing against
 // a person who can write to the folder of the list.
-func Trusted(list []Entry, anchor ed25519.PublicKey) []audit.PublicKey {
+func Trusted(list []Entry, anchor ed25519.PublicKey) []verify.PublicKey {
 	from, to := 0, len(list)
 	if anchor != nil {
 		at := slices.IndexFunc(list, func(e Entry) bool { return e.Public.Equal(anchor) })
 		if at < 0 {
-			return []audit.PublicKey{{ID: record.KeyID(anchor), Key: anchor}}
+			return []verify.PublicKey{{ID: record.KeyID(anchor), Key: anchor}}
 		}
 		for from = at; from > 0 && list[from].FormerPublic.Equal(list[from-1].Public); from-- {
 		}
 		for to = at + 1; to < len(list) && handed(list[to-1], list[to]); to++ {
 		}
 	}
-	var keys []audit.PublicKey
+	var keys []verify.PublicKey
 	for _, e := range list[from:to] {
-		keys = append(keys, audit.PublicKey{ID: e.ID, Key: e.Public})
+		keys = append(keys, verify.PublicKey{ID: e.ID, Key: e.Public})
 	}
 	return keys
 }

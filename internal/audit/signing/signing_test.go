@@ -16,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 )
 
 func must(t testing.TB, err error) {
@@ -129,14 +130,14 @@ func TestRotation(t *testing.T) {
 	if len(list) != 3 {
 		t.Fatalf("%d keys", len(list))
 	}
-	check := func(anchor ed25519.PublicKey) audit.VerifyResult {
+	check := func(anchor ed25519.PublicKey) verify.Result {
 		t.Helper()
 		expect, err := Kept(KeptBeside(file), dir)
 		must(t, err)
 		if len(expect) != 1 {
 			t.Errorf("%d heads are kept", len(expect))
 		}
-		res, err := audit.VerifyWith(dir, audit.VerifyOptions{Keys: Trusted(list, anchor), Expect: expect})
+		res, err := verify.Verify(t.Context(), dir, verify.Options{Keys: Trusted(list, anchor), Expect: expect})
 		must(t, err)
 		return res
 	}
@@ -147,7 +148,7 @@ func TestRotation(t *testing.T) {
 	}
 	other, _, err := OpenFile(filepath.Join(t.TempDir(), "k", "key.pem"), data)
 	must(t, err)
-	if res := check(other.Public()); res.OK || res.FirstBad.Reason != audit.BadRechained {
+	if res := check(other.Public()); res.OK || res.FirstBad.Reason != verify.BadRechained {
 		t.Errorf("with a key that has nothing to do with it: %+v", res)
 	}
 	if _, err := Enrol(t.Context(), dir, private{f.key.(private).PrivateKey}, nil); err != nil {
@@ -246,9 +247,9 @@ func TestKeptHeads(t *testing.T) {
 	must(t, os.WriteFile(paths[0], bytes.Join(lines[:4], nil), 0o600))
 	expect, err := Kept(keep, dir)
 	must(t, err)
-	res, err := audit.VerifyWith(dir, audit.VerifyOptions{Expect: expect})
+	res, err := verify.Verify(t.Context(), dir, verify.Options{Expect: expect})
 	must(t, err)
-	if res.OK || res.FirstBad.Reason != audit.BadLost || res.FirstBad.Seq != 5 {
+	if res.OK || res.FirstBad.Reason != verify.BadLost || res.FirstBad.Seq != 5 {
 		t.Errorf("%+v", res)
 	}
 	must(t, Tidy(keep))

@@ -19,9 +19,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
-	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
+	"github.com/skerry-sandbox/skerry/internal/audit/verify"
 )
 
 // Exit codes of `skerry audit verify`, besides 0 and 1, as docs/audit.md has them.
@@ -63,7 +63,7 @@ func newAuditVerify(api *client.Client) *cobra.Command {
 				return err
 			case !res.OK:
 				return exit.Code(exitTampered)
-			case slices.ContainsFunc(res.Writers, func(w audit.Writer) bool { return w.Overdue || keyed && w.SignedSeq == 0 }):
+			case slices.ContainsFunc(res.Writers, func(w verify.Writer) bool { return w.Overdue || keyed && w.SignedSeq == 0 }):
 				return exit.Code(exitUnsigned)
 			}
 			return nil
@@ -77,7 +77,7 @@ func newAuditVerify(api *client.Client) *cobra.Command {
 }
 
 // verify checks; keyed says that the caller named a key, and so expects signatures.
-func (f verifyFlags) verify(cmd *cobra.Command, api *client.Client) (res audit.VerifyResult, keyed bool, err error) {
+func (f verifyFlags) verify(cmd *cobra.Command, api *client.Client) (res verify.Result, keyed bool, err error) {
 	if len(f.segments) == 0 {
 		if f.publicKey != "" || f.checkpoint != "" || len(f.expect) > 0 {
 			return res, false, errors.New("--public-key, --checkpoint and --expect-head check files: say which with --segments")
@@ -118,7 +118,7 @@ func (f verifyFlags) verify(cmd *cobra.Command, api *client.Client) (res audit.V
 	if public == nil && len(o.Keys) > 0 && !api.JSON {
 		fmt.Fprintln(cmd.ErrOrStderr(), "skerry: no public key was named: those in the log's own folder are trusted, which proves nothing against an attacker who can write there (--public-key)")
 	}
-	res, err = audit.VerifyWith(dir, o)
+	res, err = verify.Verify(cmd.Context(), dir, o)
 	return res, f.publicKey != "", err
 }
 
@@ -126,7 +126,7 @@ func (f verifyFlags) verify(cmd *cobra.Command, api *client.Client) (res audit.V
 const maxCheckpoints = 16 << 20
 
 // held reads the checkpoints, and checks their signatures when there are keys.
-func (f verifyFlags) held(stdin io.Reader, keys []audit.PublicKey) ([]audit.Head, error) {
+func (f verifyFlags) held(stdin io.Reader, keys []verify.PublicKey) ([]record.Head, error) {
 	if f.checkpoint == "" {
 		return nil, nil
 	}
@@ -143,16 +143,16 @@ func (f verifyFlags) held(stdin io.Reader, keys []audit.PublicKey) ([]audit.Head
 	if err != nil {
 		return nil, fmt.Errorf("--checkpoint: %w", err)
 	}
-	var heads []audit.Head
+	var heads []record.Head
 	for n, line := range bytes.Split(text, []byte("\n")) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		var h audit.Head
+		var h record.Head
 		if err := json.Unmarshal(line, &h); err != nil || h.Seq == 0 || h.Writer == "" {
 			return nil, fmt.Errorf("--checkpoint: line %d is no checkpoint, as skerry audit checkpoint prints it", n+1)
 		}
-		if at := slices.IndexFunc(keys, func(k audit.PublicKey) bool { return k.ID == h.Signer }); len(keys) > 0 && (at < 0 || !h.SignedBy(keys[at].Key)) {
+		if at := slices.IndexFunc(keys, func(k verify.PublicKey) bool { return k.ID == h.Signer }); len(keys) > 0 && (at < 0 || !h.SignedBy(keys[at].Key)) {
 			return nil, fmt.Errorf("--checkpoint: line %d is not signed with a key that is believed", n+1)
 		}
 		heads = append(heads, h)
@@ -160,7 +160,7 @@ func (f verifyFlags) held(stdin io.Reader, keys []audit.PublicKey) ([]audit.Head
 	return heads, nil
 }
 
-func printVerdict(w io.Writer, res audit.VerifyResult) error {
+func printVerdict(w io.Writer, res verify.Result) error {
 	for _, s := range res.Writers {
 		fmt.Fprintf(w, "%s  complete to record %d, of %s", s.Writer, s.Seq, s.Time.UTC().Format(time.RFC3339))
 		switch {
@@ -210,11 +210,11 @@ func newAuditCheckpoint(api *client.Client) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var list struct {
-				Items []audit.Head `json:"items"`
+				Items []record.Head `json:"items"`
 			}
 			var err error
 			if segments != "" {
-				list.Items, err = audit.SignedHeads(segments)
+				list.Items, err = verify.SignedHeads(segments)
 			} else {
 				err = api.Call(cmd.Context(), http.MethodGet, "/api/audit/checkpoint", nil, &list)
 			}

@@ -1,4 +1,4 @@
-package audit
+package verify
 
 import (
 	"cmp"
@@ -43,7 +43,7 @@ type BadRecord struct {
 
 // Writer is one server's part of the log.
 type Writer struct {
-	Head // its last good record
+	record.Head // its last good record
 	// From is the first record that was checked; those before are not here: the log says that they were archived and removed, up
 	// to a record of the hash that this one follows. 0: all were.
 	From       uint64 `json:"from,omitempty"`
@@ -57,13 +57,13 @@ type Writer struct {
 	Overdue bool `json:"overdue,omitempty"`
 }
 
-// VerifyResult says whether a log is as it was written, up to the heads.
-type VerifyResult struct {
-	OK       bool       `json:"ok"`
-	Records  uint64     `json:"records"` // that are good, up to the first bad one of each writer
-	FirstBad *BadRecord `json:"first_bad,omitempty"`
-	Heads    []Head     `json:"heads,omitempty"`   // of the writers whose records are all good
-	Writers  []Writer   `json:"writers,omitempty"` // the same writers, with what is signed
+// Result says whether a log is as it was written, up to the heads.
+type Result struct {
+	OK       bool          `json:"ok"`
+	Records  uint64        `json:"records"` // that are good, up to the first bad one of each writer
+	FirstBad *BadRecord    `json:"first_bad,omitempty"`
+	Heads    []record.Head `json:"heads,omitempty"`   // of the writers whose records are all good
+	Writers  []Writer      `json:"writers,omitempty"` // the same writers, with what is signed
 }
 
 // PublicKey is a key whose signatures are believed.
@@ -72,47 +72,40 @@ type PublicKey struct {
 	Key ed25519.PublicKey
 }
 
-// VerifyOptions say against what a log is checked, besides itself.
-type VerifyOptions struct {
+// Options say against what a log is checked, besides itself.
+type Options struct {
 	// Keys are those that signed, the oldest first: an older one is not believed behind a newer one. Without keys
 	// signatures are not checked.
 	Keys []PublicKey
 	// Expect are heads that are held elsewhere.
-	Expect []Head
-	// More are folders with segments of the same log: an archive (Options.Archive), or copies of parts. A segment that is in
+	Expect []record.Head
+	// More are folders with segments of the same log: an archive, or copies of parts. A segment that is in
 	// several must be the same in all.
 	More []string
 }
 
 // What a server leaves unsigned at most, with its defaults and much to spare.
 const (
-	overdueRecords = 20 * DefaultSignEvery
+	overdueRecords = 20 * record.DefaultSignEvery
 	overdueTime    = time.Minute
 )
 
-// Verify is VerifyWith without options.
-func Verify(dir string) (VerifyResult, error) { return VerifyWith(dir, VerifyOptions{}) }
-
-// VerifyWith reads a log's files (Options.Dir) and checks every record: its hash, its number, and that it
+// Verify reads a log's files and checks every record: its hash, its number, and that it
 // follows the one before; that signatures are good; and that what is expected is there. The log may be in use. What
 // the files alone cannot show is a cut end: the result says up to where and when a writer's log is signed. Without
 // keys and expectations they cannot show either a log that was written anew with all its hashes.
-func VerifyWith(dir string, o VerifyOptions) (VerifyResult, error) {
-	return verify(context.Background(), dir, o)
-}
-
-func verify(ctx context.Context, dir string, o VerifyOptions) (VerifyResult, error) {
-	res := VerifyResult{OK: true}
+func Verify(ctx context.Context, dir string, o Options) (Result, error) {
+	res := Result{OK: true}
 	var writers []string
 	for _, d := range append([]string{dir}, o.More...) {
 		in, err := segment.Writers(d)
 		if err != nil {
-			return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
+			return Result{}, fmt.Errorf("verify the audit log: %w", err)
 		}
 		writers = append(writers, in...)
 	}
 	slices.Sort(writers)
-	expect := map[string][]Head{}
+	expect := map[string][]record.Head{}
 	for _, h := range o.Expect {
 		expect[h.Writer] = append(expect[h.Writer], h)
 	}
@@ -124,7 +117,7 @@ func verify(ctx context.Context, dir string, o VerifyOptions) (VerifyResult, err
 		delete(expect, w)
 		bad, err := v.run(ctx)
 		if err != nil {
-			return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
+			return Result{}, fmt.Errorf("verify the audit log: %w", err)
 		}
 		res.Records += v.good - min(v.base, v.good)
 		if bad == nil && v.good > v.base {
@@ -139,7 +132,7 @@ func verify(ctx context.Context, dir string, o VerifyOptions) (VerifyResult, err
 	return res, nil
 }
 
-func (r *VerifyResult) blame(bad *BadRecord) {
+func (r *Result) blame(bad *BadRecord) {
 	if bad != nil && r.OK {
 		r.OK, r.FirstBad = false, bad
 	}
@@ -147,7 +140,7 @@ func (r *VerifyResult) blame(bad *BadRecord) {
 
 // found is a line of a log.
 type found struct {
-	Record
+	record.Record
 	intact  bool
 	segment string
 	line    int
@@ -158,16 +151,16 @@ type verifier struct {
 	writer string
 	dirs   []string
 	keys   []PublicKey
-	expect []Head
+	expect []record.Head
 
 	base     uint64 // the last record that is not here; the prev of the next one was taken on trust, until retained says so
 	trusted  found  // that one
 	retained bool   // a record says that those up to base were archived and removed
 
 	good      uint64
-	last      found // the last good one
-	signed    Head  // the last good signature
-	rank      int   // of its key among keys
+	last      found       // the last good one
+	signed    record.Head // the last good signature
+	rank      int         // of its key among keys
 	covered   uint64
 	unchecked uint64
 	// loose are the good records that no signature covers, or the newest of them.
@@ -185,8 +178,8 @@ type looseRecord struct {
 // maxLoose bounds them: a signature is never so far behind what it signs.
 const maxLoose = 1 << 18
 
-func (v *verifier) head() Head {
-	return Head{Writer: v.writer, Seq: v.last.Seq, Hash: v.last.Hash, Time: v.last.Time}
+func (v *verifier) head() record.Head {
+	return record.Head{Writer: v.writer, Seq: v.last.Seq, Hash: v.last.Hash, Time: v.last.Time}
 }
 
 func (v *verifier) state() Writer {
@@ -263,11 +256,11 @@ func (v *verifier) vouch(at found) *BadRecord {
 			return v.rechained(at.Seq, "a head that is held elsewhere says that record "+fmt.Sprint(h.Seq)+" had another hash")
 		}
 	}
-	if at.Action == ActionRetention && v.base > 0 {
-		var m Manifest
+	if at.Action == record.ActionRetention && v.base > 0 {
+		var m record.Manifest
 		v.retained = v.retained || json.Unmarshal(at.Args, &m) == nil && m.Last == v.base && m.Hash == v.trusted.Prev
 	}
-	if at.Action != ActionHead {
+	if at.Action != record.ActionHead {
 		return nil
 	}
 	h, ok := record.HeadOf(at.Record)
