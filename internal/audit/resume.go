@@ -5,14 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
@@ -86,7 +84,7 @@ func (l *Log) resume() error {
 
 // resumeIn goes on in a segment, unless it holds no record.
 func (l *Log) resumeIn(segs []segment.Segment, seg segment.Segment) (found bool, err error) {
-	if err := l.cutTorn(seg.Path); err != nil {
+	if err := segment.CutTorn(seg.Path, l.log); err != nil {
 		return false, err
 	}
 	if l.open, err = segment.OpenBefore(segs, l.log); err != nil {
@@ -118,49 +116,6 @@ func (l *Log) resumeIn(segs []segment.Segment, seg segment.Segment) (found bool,
 	l.synced.Store(tail.Seq)
 	l.durably = Head{Writer: l.writer, Seq: tail.Seq, Hash: tail.Hash}
 	return true, nil
-}
-
-// cutTorn moves aside what a crash left of records that no caller was told are durable: the beginning of one at the end,
-// or, after a power cut, pieces of several, with zeros between them where the disk was not written yet. A signature
-// behind such a hole says that what is missing was durable once: that is no crash, and is left for Verify.
-func (l *Log) cutTorn(path string) error {
-	in, err := segment.Scan(path, func(Record) {})
-	if err != nil {
-		return err
-	}
-	end := in.End
-	if in.Hole >= 0 && in.Hole >= in.Head {
-		end = in.Hole
-	}
-	return l.cutTail(path, end)
-}
-
-// cutTail moves what lies behind end to a file beside. Zeros are room that was made ahead, and stay.
-func (l *Log) cutTail(path string, end int64) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	last, err := segment.End(f, end)
-	if err != nil || last == end {
-		return err
-	}
-	torn := fmt.Sprintf("%s.torn-%d", strings.TrimSuffix(path, segment.Suffix), time.Now().UnixNano())
-	aside, err := os.OpenFile(torn, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(aside, io.NewSectionReader(f, end, last-end))
-	if err = errors.Join(err, aside.Sync(), aside.Close()); err != nil {
-		return err
-	}
-	if err := errors.Join(f.Truncate(end), f.Sync(), lockedfile.SyncDir(filepath.Dir(path))); err != nil {
-		return err
-	}
-	l.log.Warn("the audit log ended in a torn record, which was moved aside",
-		"segment", filepath.Base(path), "moved_to", filepath.Base(torn), "bytes", last-end)
-	return nil
 }
 
 // writerID reads the writer's name, or makes one.
