@@ -1,7 +1,6 @@
 package skerry
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"time"
 )
@@ -155,24 +154,6 @@ type Result struct {
 	ResultsLeftOut int                          `json:"results_left_out,omitempty"`
 }
 
-// OK reports whether it exited with code 0.
-func (r *Result) OK() bool { return r.ExitCode != nil && *r.ExitCode == 0 }
-
-// StdoutBytes is stdout as it was written.
-func (r *Result) StdoutBytes() []byte { return decoded(r.Stdout, r.Encoding) }
-
-// StderrBytes is stderr as it was written.
-func (r *Result) StderrBytes() []byte { return decoded(r.Stderr, r.Encoding) }
-
-func decoded(text, encoding string) []byte {
-	if encoding == "base64" {
-		if raw, err := base64.StdEncoding.DecodeString(text); err == nil {
-			return raw
-		}
-	}
-	return []byte(text)
-}
-
 // Usage is what an exec used.
 type Usage struct {
 	CPUMillis   int64 `json:"cpu_ms"`
@@ -314,9 +295,6 @@ type Transferred struct {
 	Error  string `json:"error,omitempty"`
 	Detail string `json:"detail,omitempty"`
 }
-
-// Data is the content of a download as it was written.
-func (t Transferred) Data() []byte { return decoded(t.Content, t.Encoding) }
 
 // ToolServer is an MCP server that a thread may use.
 type ToolServer struct {
@@ -515,4 +493,16 @@ type AuditBadRecord struct {
 	ID     string `json:"id,omitempty"`
 	Reason string `json:"reason"`
 	Detail string `json:"detail,omitempty"`
+}
+
+// PluginMessage is the text of a plugin's command, ready to be the user's message.
+type PluginMessage struct {
+	Message  string    `json:"message"`
+	Findings []Finding `json:"findings"`
+}
+
+// Health is what a server says of itself.
+type Health struct {
+	Status  string `json:"status"`
+	Version string `json:"version"`
 }

@@ -72,21 +72,9 @@ func (t *Thread) DeleteContext(ctx context.Context, id string) error {
 	return t.call(ctx, Request{Method: http.MethodDelete, Path: t.path("contexts", id)}, nil)
 }
 
-// PluginMessage is the text of a plugin's command, ready to be the user's message.
-type PluginMessage struct {
-	Message  string    `json:"message"`
-	Findings []Finding `json:"findings"`
-}
-
 // Command returns the text of a plugin's command with its arguments put in.
 func (t *Thread) Command(ctx context.Context, plugin, command, args string) (*PluginMessage, error) {
 	return get[PluginMessage](ctx, t.c, Request{Method: http.MethodPost, Path: t.path("commands", plugin, command), Body: map[string]string{"args": args}})
-}
-
-// Health is what a server says of itself.
-type Health struct {
-	Status  string `json:"status"`
-	Version string `json:"version"`
 }
 
 // Health asks the server whether it lives; it takes no key.
