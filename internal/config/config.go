@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -347,10 +348,8 @@ func (c *Config) Check() error {
 		bad("tls.client_ca", "clients show certificates by TLS only: give cert and key, too")
 	}
 	oneOf := func(key, v string, allowed ...string) {
-		for _, a := range allowed {
-			if v == a {
-				return
-			}
+		if slices.Contains(allowed, v) {
+			return
 		}
 		sort.Strings(allowed)
 		bad(key, "%q is not one of %s", v, strings.Join(allowed, ", "))

@@ -3,6 +3,7 @@ package plugins
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -27,9 +28,7 @@ const userConfigPrefix = "user_config."
 func mergeServers(list []*member, named map[string]string, global map[string]string) (*sandbox.UserServers, map[string]sandbox.PluginServer) {
 	servers, states := &sandbox.UserServers{}, map[string]sandbox.PluginServer{}
 	first := map[string]string{}
-	for key, name := range global {
-		first[key] = name
-	}
+	maps.Copy(first, global)
 	for _, m := range list {
 		if !m.enabled {
 			continue
@@ -61,9 +60,7 @@ func mergeServers(list []*member, named map[string]string, global map[string]str
 func (m *member) expansions(named map[string]string) map[string]string {
 	all := map[string]string{}
 	if m.plugin.Format == FormatClaude { // Agent Plugins knows folders alone
-		for k, v := range named {
-			all[k] = v
-		}
+		maps.Copy(all, named)
 		for _, o := range m.plugin.Options {
 			value := m.values[o.Key]
 			if text, _ := value.(string); value == nil || !fits(o.Type, value) && !strings.HasPrefix(text, sandbox.SealedValue) {
@@ -74,9 +71,7 @@ func (m *member) expansions(named map[string]string) map[string]string {
 			}
 		}
 	}
-	for k, v := range rootNames {
-		all[k] = v
-	}
+	maps.Copy(all, rootNames)
 	return all
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -160,12 +161,8 @@ func (f *stateFile) edit(ctx context.Context, change func(*state) error) error {
 			return nil, own
 		}
 		next := state{Plugins: map[string]record{}, Marketplaces: map[string]marketplace{}}
-		for k, v := range st.Plugins {
-			next.Plugins[k] = v
-		}
-		for k, v := range st.Marketplaces {
-			next.Marketplaces[k] = v
-		}
+		maps.Copy(next.Plugins, st.Plugins)
+		maps.Copy(next.Marketplaces, st.Marketplaces)
 		if own = change(&next); own != nil {
 			return nil, own
 		}

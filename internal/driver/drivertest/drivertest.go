@@ -18,6 +18,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -154,10 +155,8 @@ func newSuite(t *testing.T, h Harness) *suite {
 		t.Fatalf("Capabilities: %v", err)
 	}
 	s.caps = caps
-	for _, name := range caps.Runtimes {
-		if name == h.Runtime {
-			return s
-		}
+	if slices.Contains(caps.Runtimes, h.Runtime) {
+		return s
 	}
 	t.Fatalf("runtime %q is not usable: %s", h.Runtime, caps.RuntimeProblems[h.Runtime])
 	return nil
@@ -183,12 +182,7 @@ func (s *suite) keeps(t testing.TB, p driver.Promise) bool {
 
 // oomEndsSandbox reports whether the runtime declares that running out of memory ends everything.
 func (s *suite) oomEndsSandbox() bool {
-	for _, name := range s.caps.OOMEndsSandbox {
-		if name == s.h.Runtime {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.caps.OOMEndsSandbox, s.h.Runtime)
 }
 
 // callCtx returns the context of one call.

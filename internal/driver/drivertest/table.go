@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -56,9 +57,7 @@ func (s *suite) checkTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := s.declared()
-	for part, outcome := range s.outcomes {
-		found[part] = outcome
-	}
+	maps.Copy(found, s.outcomes)
 	if s.h.Image != "" && s.caps.HostRootfs {
 		delete(found, "HostPrograms") // this run is about an image
 	}

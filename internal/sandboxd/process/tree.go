@@ -154,7 +154,7 @@ func noChildBut(pid, dir int, tid string) (only, ok bool) {
 	if err != nil {
 		return false, false
 	}
-	for _, child := range bytes.Fields(list[:n]) {
+	for child := range bytes.FieldsSeq(list[:n]) {
 		if string(child) != strconv.Itoa(pid) && !isThread(pid, string(child)) {
 			return false, true
 		}

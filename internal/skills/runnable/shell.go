@@ -23,7 +23,7 @@ var builtins = setOf(`. : [ [[ alias bg bind break builtin caller case cd comman
 
 func setOf(words string) map[string]bool {
 	set := map[string]bool{}
-	for _, w := range strings.Fields(words) {
+	for w := range strings.FieldsSeq(words) {
 		set[w] = true
 	}
 	return set

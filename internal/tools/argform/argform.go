@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 )
 
@@ -64,9 +65,7 @@ type form struct {
 // members asks for each property of an object that given does not have.
 func (f *form) members(s *schema, path string, given object, depth int) (json.RawMessage, error) {
 	made := object{keys: append([]string(nil), given.keys...), values: map[string]json.RawMessage{}}
-	for k, v := range given.values {
-		made.values[k] = v
-	}
+	maps.Copy(made.values, given.values)
 	for _, required := range []bool{true, false} {
 		for _, key := range s.properties.keys {
 			if _, ok := given.values[key]; ok || s.required[key] != required {

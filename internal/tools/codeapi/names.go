@@ -143,7 +143,7 @@ func (n *names) take(s string) string {
 
 func set(text string) map[string]bool {
 	m := map[string]bool{}
-	for _, s := range strings.Fields(text) {
+	for s := range strings.FieldsSeq(text) {
 		m[s] = true
 	}
 	return m

@@ -157,10 +157,8 @@ func (g *pyTypes) all(o *object, p pyPlace) string {
 // mergeable reports whether a part of an allOf says no more than which members an object has. self is
 // the schema that has the allOf.
 func mergeable(part *object, self bool) bool {
-	for _, key := range []string{"const", "enum", "anyOf", "oneOf", "patternProperties"} {
-		if part.has(key) {
-			return false
-		}
+	if slices.ContainsFunc([]string{"const", "enum", "anyOf", "oneOf", "patternProperties"}, part.has) {
+		return false
 	}
 	if more, ok := part.members["additionalProperties"]; ok && more != false {
 		return false
@@ -245,10 +243,8 @@ func typed(o *object) bool {
 	if more, ok := o.members["additionalProperties"]; ok && more != false {
 		return false
 	}
-	for _, key := range []string{"const", "enum", "anyOf", "oneOf", "allOf", "$ref"} {
-		if o.has(key) {
-			return false
-		}
+	if slices.ContainsFunc([]string{"const", "enum", "anyOf", "oneOf", "allOf", "$ref"}, o.has) {
+		return false
 	}
 	return len(properties.keys) > 0 && !properties.has("") // which no TypedDict can name
 }

@@ -140,7 +140,7 @@ func resolve(root any, ref string) (target any, ok bool) {
 	if path == "" {
 		return target, true
 	}
-	for _, step := range strings.Split(path[1:], "/") {
+	for step := range strings.SplitSeq(path[1:], "/") {
 		step = unescapeStep(step)
 		switch v := target.(type) {
 		case *object:

@@ -20,7 +20,7 @@ var related = sync.OnceValue(func() map[string][]string {
 	m := map[string][]string{}
 	for line := range strings.Lines(verbTable) {
 		var group []string
-		for _, w := range strings.Fields(line) {
+		for w := range strings.FieldsSeq(line) {
 			group = append(group, stem(w))
 		}
 		for _, a := range group {

@@ -100,7 +100,7 @@ func lookup(claims map[string]any, path string) any {
 		return claims[path]
 	}
 	var at any = claims
-	for _, part := range strings.Split(path[1:], "/") {
+	for part := range strings.SplitSeq(path[1:], "/") {
 		object, ok := at.(map[string]any)
 		if !ok {
 			return nil

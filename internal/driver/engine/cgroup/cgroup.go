@@ -58,10 +58,8 @@ func mountOf(controller string) (mount string, v1 bool) {
 		if len(h.controllers) == 0 && unified == "" {
 			unified = h.mount
 		}
-		for _, c := range h.controllers {
-			if c == controller {
-				return h.mount, true
-			}
+		if slices.Contains(h.controllers, controller) {
+			return h.mount, true
 		}
 	}
 	return unified, false
@@ -243,7 +241,7 @@ func remove(dir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, field := range strings.Fields(string(procs)) {
+	for field := range strings.FieldsSeq(string(procs)) {
 		if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
 			_ = unix.Kill(pid, unix.SIGKILL) // gone already is fine; still there shows at rmdir
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -199,9 +200,7 @@ func (c *Client) Finish(ctx context.Context, p *Pending, answer Answer) error {
 	}
 	r := c.recordOf(a, p.client, t, p.scopes)
 	r.Registered = map[string]client{}
-	for issuer, old := range kept.Registered {
-		r.Registered[issuer] = old
-	}
+	maps.Copy(r.Registered, kept.Registered)
 	if p.client.Redirect != "" {
 		r.Registered[a.meta.Issuer] = p.client
 	}
