@@ -28,7 +28,7 @@ var table = []row{
 	{"internal/api/e2b/envd/filesystem/filesystemconnect", "api/e2b/envd/filesystem", "generated"},
 	{"internal/api/e2b/envd/process", "", "generated"},
 	{"internal/api/e2b/envd/process/processconnect", "api/e2b/envd/process", "generated"},
-	{"internal/api/mcp", "sandbox service audit prompt observe/tracing workspace/paths", "it translates the protocol to use cases; who checks requests comes in as an interface"},
+	{"internal/api/mcp", "sandbox service audit prompt observe/tracing workspace/paths platform/every", "it translates the protocol to use cases; who checks requests comes in as an interface"},
 	{"internal/api/rest", "sandbox service api/mcp api/auth audit prompt secrets workspace/paths observe/tracing policy audit/export api/rest/...", "HTTP translates to use cases, and reaches administration through interfaces that it declares"},
 	{"internal/api/rest/access", "sandbox api/auth api/rest/exchange api/rest/problem api/rest/route observe/tracing", "who may make a request; keys are behind an interface that it declares"},
 	{"internal/api/rest/eventstream", "api/rest/exchange api/rest/problem", "it writes events, whatever they say"},
@@ -53,10 +53,10 @@ var table = []row{
 	{"internal/ownership/ownerrecord", "sandbox platform/lockedfile", "who holds a thread is text in files"},
 	{"internal/ownership/peer", "sandbox ownership/replica", "servers ask each other by socket; what a request means, others know"},
 	{"internal/ownership/replica", "platform/ownedsocket", "it knows processes of one data folder, not what they do"},
-	{"internal/ownership", "ownership/ownerrecord platform/lockedfile sandbox store", "leases and owner records; sandboxes are behind an interface that it declares"},
+	{"internal/ownership", "ownership/ownerrecord platform/lockedfile sandbox store platform/every", "leases and owner records; sandboxes are behind an interface that it declares"},
 	{"internal/ownership/drain", "audit execution instance instance/hooks instance/lifecycle ownership platform/deadline sandbox", "it ends the work of this server, and hands threads over"},
 	{"internal/ownership/placement", "execution instance instance/lifecycle ownership ownership/drain sandbox", "which server answers; it starts nothing"},
-	{"internal/ownership/recovery", "audit driver execution execution/contexts instance instance/capacity instance/hooks instance/lifecycle instance/pool instance/savedspec limits observe/metrics ownership ownership/ownerrecord platform/deadline sandbox workspace/copies workspace/volumes", "it adopts and removes what others left behind"},
+	{"internal/ownership/recovery", "audit driver execution execution/contexts instance instance/capacity instance/hooks instance/lifecycle instance/pool instance/savedspec limits observe/metrics ownership ownership/ownerrecord platform/deadline sandbox workspace/copies workspace/volumes platform/every", "it adopts and removes what others left behind"},
 
 	{"internal/orchestrator", "audit driver execution execution/contexts execution/run instance instance/capacity instance/hooks instance/lifecycle instance/load instance/pool instance/savedspec instance/start limits observe/metrics observe/tracing ownership ownership/drain ownership/ownerrecord ownership/placement ownership/recovery platform/deadline prompt sandbox sandboxapi/... skills skills/mounted store tools/bridge tools/call tools/codeapi tools/wrappers workspace workspace/copies workspace/files workspace/filesync workspace/paths workspace/quota workspace/snapshot workspace/threads workspace/volumes", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/execution/contexts", "audit instance platform/deadline sandbox sandboxapi/...", "interpreters of a thread; sandboxes are behind an interface that it declares"},
@@ -70,7 +70,7 @@ var table = []row{
 	{"internal/workspace/filesync", "driver sandbox platform/retry", "it copies files by the driver's contract, and knows no thread"},
 	{"internal/workspace", "platform/lockedfile sandbox workspace/paths workspace/quota", "folders of threads on this disk; it knows no sandbox that runs"},
 	{"internal/workspace/volumes", "instance instance/savedspec ownership platform/deadline platform/lockedfile sandbox workspace workspace/filesync", "which of two folders of a thread is ahead; the driver is behind an interface that it declares"},
-	{"internal/workspace/threads", "instance instance/savedspec platform/deadline platform/lockedfile sandbox store workspace workspace/quota workspace/snapshot", "threads as such; sandboxes are behind an interface that it declares"},
+	{"internal/workspace/threads", "instance instance/savedspec platform/deadline platform/lockedfile sandbox store workspace workspace/quota workspace/snapshot platform/every", "threads as such; sandboxes are behind an interface that it declares"},
 	{"internal/workspace/files", "audit instance instance/lifecycle limits ownership ownership/drain sandbox skills skills/mounted workspace workspace/copies workspace/paths workspace/quota workspace/threads", "files of threads, as callers use them"},
 
 	{"internal/driver", "sandbox", "a contract imports the vocabulary"},
@@ -118,7 +118,7 @@ var table = []row{
 	{"internal/tools/drift", "sandbox store audit", "it remembers what servers say, not how they are reached"},
 	{"internal/tools/drift/toolscan", "sandbox", "a scan reads text and knows no server"},
 	{"internal/tools/egress", "sandbox", "the way out knows hosts, not who asks"},
-	{"internal/tools/hub", "sandbox platform/redact platform/editdistance tools/search config/extensions platform/jsonedit platform/lockedfile tools/drift/toolscan tools/egress tools/hub/... observe/tracing", "the hub knows tools, not who calls them"},
+	{"internal/tools/hub", "sandbox platform/redact platform/editdistance tools/search config/extensions platform/jsonedit platform/lockedfile tools/drift/toolscan tools/egress tools/hub/... observe/tracing platform/every", "the hub knows tools, not who calls them"},
 	{"internal/tools/hub/excerpt", "sandbox", "a text is shortened, whoever wrote it"},
 	{"internal/tools/hub/serverconfig", "sandbox config/extensions platform/jsonedit platform/lockedfile platform/redact tools/hub/excerpt tools/hub/login", "a configuration is text and values; it connects to nothing"},
 	{"internal/tools/hub/schema", "sandbox platform/jsonedit tools/hub/excerpt", "a schema judges values, not calls"},
@@ -130,7 +130,7 @@ var table = []row{
 	{"internal/tools/wrappers", "instance sandbox tools/codeapi", "it writes folders of instances; the hub is behind an interface that it declares"},
 	{"internal/tools/codeapi/typescript", "sandbox tools/codeapi", "a text becomes another text"},
 
-	{"internal/policy", "sandbox platform/editdistance platform/lockedfile", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
+	{"internal/policy", "sandbox platform/editdistance platform/lockedfile platform/every", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
 
 	{"internal/approval", "sandbox audit store platform/deadline platform/webhook platform/retry", "it asks people about calls, and makes none"},
 
@@ -167,7 +167,7 @@ var table = []row{
 	{"internal/store/groupcommit", "", "it knows files, not what is in them"},
 	{"internal/store/redistest", "", "it starts a Redis for tests"},
 
-	{"internal/secrets", "sandbox store platform/keyfile platform/lockedfile", "values by name stand below the use cases; who gets them, others know"},
+	{"internal/secrets", "sandbox store platform/keyfile platform/lockedfile platform/every", "values by name stand below the use cases; who gets them, others know"},
 
 	{"internal/observe/doctor", "driver/engine/cgroup", "it looks at the machine; what the server's parts are like comes in as checks"},
 	{"internal/observe/metrics", "sandbox", "it counts and times; what it counts comes in"},
@@ -178,6 +178,7 @@ var table = []row{
 	{"internal/platform/confine", "", "it knows the kernel, not what it confines"},
 	{"internal/platform/deadline", "", "it knows a clock, not what it is for"},
 	{"internal/platform/editdistance", "", "it compares two words"},
+	{"internal/platform/every", "", "it knows a clock, not what is repeated"},
 	{"internal/platform/jsonedit", "", "text, and nothing else"},
 	{"internal/platform/keyfile", "", "it looks at places, not at keys"},
 	{"internal/platform/keylock", "", "it knows keys, not what they stand for"},
@@ -190,7 +191,7 @@ var table = []row{
 	{"internal/platform/rename/refused", "", "it filters system calls for tests"},
 	{"internal/platform/s3", "sandbox tools/egress", "it reads and stores objects, whatever is in them"},
 	{"internal/platform/s3/s3test", "", "it starts a server for tests"},
-	{"internal/platform/tlsfiles", "", "it stands below everything"},
+	{"internal/platform/tlsfiles", "platform/every", "it stands below everything that serves"},
 	{"internal/platform/webhook", "", "it signs bytes, whatever they say"},
 
 	{"internal/config", "", "it stands below everything"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
+	"github.com/skerry-sandbox/skerry/internal/platform/every"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -31,14 +32,7 @@ func NewRenewal(o *Owners) *Renewal {
 
 // Keep renews the leases until the server ends.
 func (n *Renewal) Keep() {
-	tick := time.NewTicker(renewEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-n.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every.Tick(n.ctx, renewEvery) {
 		n.RenewAll()
 	}
 }

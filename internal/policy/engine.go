@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/every"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -100,15 +101,8 @@ func (e *Engine) Close() error {
 }
 
 func (e *Engine) follow(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			e.Look(now)
-		}
+	for now := range every.Tick(ctx, lookEvery) {
+		e.Look(now)
 	}
 }
 

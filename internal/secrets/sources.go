@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/every"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -91,14 +92,7 @@ func (f *follower) start(s *Service) {
 	f.s, f.cancel = s, cancel
 	f.seen = f.version(ctx)
 	f.wg.Go(func() {
-		tick := time.NewTicker(followEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		for range every.Tick(ctx, followEvery) {
 			if v := f.version(ctx); v != "" && f.isNew(v) {
 				f.changed()
 			}

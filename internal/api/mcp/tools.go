@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/platform/every"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -80,14 +81,7 @@ func reportTime(ctx context.Context, req *sdk.CallToolRequest) (stop func()) {
 	go func() {
 		defer close(done)
 		began := time.Now()
-		tick := time.NewTicker(progressEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		for range every.Tick(ctx, progressEvery) {
 			ran := time.Since(began).Truncate(time.Second)
 			p := &sdk.ProgressNotificationParams{ProgressToken: token, Progress: ran.Seconds(), Message: "running for " + ran.String()}
 			if req.Session.NotifyProgress(ctx, p) != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/platform/every"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
 )
@@ -116,15 +117,8 @@ func (r *Reaper) Note(t sandbox.Thread, id sandbox.ID, what string, err error) {
 
 // Watch forgets what is old, and removes what no server knows.
 func (r *Reaper) Watch() {
-	tick := time.NewTicker(reapEvery)
-	defer tick.Stop()
 	orphans := map[sandbox.ID]time.Time{}
-	for {
-		select {
-		case <-r.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every.Tick(r.ctx, reapEvery) {
 		r.execs.Expire(time.Now())
 		r.contexts.Expire(r.ctx)
 		r.Reconcile(orphans)

@@ -13,6 +13,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/every"
 )
 
 const (
@@ -89,15 +91,8 @@ func (s *Server) State() (until time.Time, refused error) {
 
 // Watch looks at the files until ctx ends.
 func (s *Server) Watch(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.Look()
-		}
+	for range every.Tick(ctx, lookEvery) {
+		s.Look()
 	}
 }
 

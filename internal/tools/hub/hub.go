@@ -11,6 +11,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
+	"github.com/skerry-sandbox/skerry/internal/platform/every"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
@@ -170,22 +171,15 @@ func (h *Hub) ConfigError() error {
 
 // tick does what must happen without a request.
 func (h *Hub) tick() {
-	t := time.NewTicker(tickEvery)
-	defer t.Stop()
 	checked := time.Now()
-	for {
-		select {
-		case <-h.background.ctx.Done():
-			return
-		case now := <-t.C:
-			h.configs.current()
-			h.configs.mind(now)
-			h.pool.mind(now)
-			h.Logins.pending.expire(now)
-			if now.Sub(checked) > recheckEvery {
-				checked = now
-				h.pool.recheck("")
-			}
+	for now := range every.Tick(h.background.ctx, tickEvery) {
+		h.configs.current()
+		h.configs.mind(now)
+		h.pool.mind(now)
+		h.Logins.pending.expire(now)
+		if now.Sub(checked) > recheckEvery {
+			checked = now
+			h.pool.recheck("")
 		}
 	}
 }

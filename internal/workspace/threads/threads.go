@@ -14,6 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
+	"github.com/skerry-sandbox/skerry/internal/platform/every"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
@@ -295,14 +296,7 @@ func (h *Threads) KeepLate() {
 			h.o.Log.Error("files not kept", "thread", t.String(), "error", err)
 		}
 	}
-	tick := time.NewTicker(lateEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-h.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every.Tick(h.ctx, lateEvery) {
 		h.keepDue(h.ctx, time.Now())
 	}
 }
