@@ -34,10 +34,11 @@ func TestTheCheckerFails(t *testing.T) {
 		"a type with many methods":   {"internal/store/a.go", head + "\ntype T[K any] struct{}\n" + repeat(maxMethods+1, "\nfunc (*T[K]) m%d() {}\n"), sizesOf(nil)},
 		"a struct with many fields":  {"internal/store/a.go", head + "\ntype t struct{" + repeat(maxFields+1, "f%d int;") + "}\n", sizesOf(nil)},
 		"a wide interface":           {"internal/store/a.go", head + "\ntype t interface{" + repeat(maxInterfaceMethods+1, "m%d();") + "}\n", sizesOf(nil)},
-		"an exception that grew":     {"internal/store/a.go", head + "\ntype t struct{" + repeat(maxFields+3, "f%d int;") + "}\n", sizesOf(map[part]int{{"internal/store.t", fields}: maxFields + 2})},
-		"an exception that shrank":   {"internal/store/a.go", head + "\ntype t struct{" + repeat(maxFields+1, "f%d int;") + "}\n", sizesOf(map[part]int{{"internal/store.t", fields}: maxFields + 2})},
-		"one that is none any more":  {"internal/store/a.go", head + "\ntype t struct{a int}\n", sizesOf(map[part]int{{"internal/store.t", fields}: maxFields + 2})},
-		"an exception of nothing":    {"internal/store/a.go", head, sizesOf(map[part]int{{"internal/store.t", fields}: maxFields + 2})},
+		"an exception that grew":     {"internal/store/a.go", head + "\ntype t struct{" + repeat(maxFields+3, "f%d int;") + "}\n", sizesOf(map[part]exception{{"internal/store.t", fields}: {maxFields + 2, "a format of others"}})},
+		"an exception that shrank":   {"internal/store/a.go", head + "\ntype t struct{" + repeat(maxFields+1, "f%d int;") + "}\n", sizesOf(map[part]exception{{"internal/store.t", fields}: {maxFields + 2, "a format of others"}})},
+		"one that is none any more":  {"internal/store/a.go", head + "\ntype t struct{a int}\n", sizesOf(map[part]exception{{"internal/store.t", fields}: {maxFields + 2, "a format of others"}})},
+		"an exception without why":   {"internal/store/a.go", head + "\ntype t struct{" + repeat(maxFields+1, "f%d int;") + "}\n", sizesOf(map[part]exception{{"internal/store.t", fields}: {maxFields + 1, ""}})},
+		"an exception of nothing":    {"internal/store/a.go", head, sizesOf(map[part]exception{{"internal/store.t", fields}: {maxFields + 2, "a format of others"}})},
 		"a mutex without its order":  {"internal/store/a.go", head + "import \"sync\"\n\nvar mu sync.Mutex\n", checkMutexes},
 		"the environment":            {"internal/store/a.go", head + "import \"os\"\n\nvar x = os.Getenv(\"X\")\n", checkEnvironment},
 		"the environment, passed on": {"internal/store/a.go", head + "import \"os\"\n\nvar x = os.LookupEnv\n", checkEnvironment},
@@ -74,7 +75,7 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-func sizesOf(known map[part]int) func([]file) []string {
+func sizesOf(known map[part]exception) func([]file) []string {
 	return func(files []file) []string { return checkSizes(files, known) }
 }
 

@@ -67,7 +67,7 @@ func TestSizes(t *testing.T) {
 	all := sizes(files)
 	for _, p := range inOrder(all) {
 		if limit := limits[p.what]; all[p] > limit {
-			t.Logf("exception  %-60s %5d %s, of %d", p.name, all[p], p.what, limit)
+			t.Logf("exception  %-60s %5d %s, of %d: %s", p.name, all[p], p.what, limit, oversize[p].why)
 		} else if all[p]*10 >= limit*8 {
 			t.Logf("           %-60s %5d %s, of %d", p.name, all[p], p.what, limit)
 		}
