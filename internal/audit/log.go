@@ -227,12 +227,6 @@ func (l *Log) append(r Record) (Record, error) {
 	return l.write(r)
 }
 
-// own begins a record of the log about itself.
-func (l *Log) own(action, subject string) (Record, error) {
-	id, err := uuid.NewV7()
-	return Record{ID: id.String(), Phase: PhaseResult, Action: action, Subject: subject}, err
-}
-
 // write appends a record; mu is held.
 func (l *Log) write(r Record) (Record, error) {
 	r.Time = time.Now().UTC()

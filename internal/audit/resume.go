@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 
@@ -22,8 +21,6 @@ const (
 	lockFile   = "lock"
 	writerFile = "writer"
 )
-
-var writerPattern = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
 // ofSlot is the name of a slot's file: the first one has no number.
 func ofSlot(name string, slot int) string {

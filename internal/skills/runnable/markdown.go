@@ -150,14 +150,14 @@ func (p markdownReader) markdown(text string) {
 func (p markdownReader) block(language string, lines []string) {
 	switch language {
 	case "bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession", "ksh":
-		shellReader{p.place}.shell(commandLines(lines, false))
+		shellReader(p).shell(commandLines(lines, false))
 	case "python", "py", "python3", "pycon", "ipython":
-		pythonReader{p.place}.python(strings.Join(lines, "\n"))
+		pythonReader(p).python(strings.Join(lines, "\n"))
 	case "javascript", "js", "mjs", "typescript", "ts", "jsx", "tsx", "node":
 		p.javascript(strings.Join(lines, "\n"))
 	case "", "text", "txt", "plaintext":
 		if text := commandLines(lines, true); text != "" {
-			shellReader{p.place}.shell(text)
+			shellReader(p).shell(text)
 		}
 	default:
 		if program := blockLanguages[language]; program != "" {
@@ -224,7 +224,7 @@ func (p markdownReader) inline(code string) {
 	switch {
 	case several && (knownTools[first] || installers[first] != nil || strings.HasPrefix(first, "python") || first == "sudo"):
 		if strings.TrimSpace(rest) != "" && !strings.Contains(code, "=>") {
-			shellReader{p.place}.shellWords(code)
+			shellReader(p).shellWords(code)
 		}
 	case !several && knownTools[first]:
 		p.named(first)
@@ -232,11 +232,11 @@ func (p markdownReader) inline(code string) {
 		p.need(Python, strings.ToLower(first))
 	case strings.HasPrefix(code, "import ") || strings.HasPrefix(code, "from ") && strings.Contains(code, " import "):
 		if !strings.ContainsAny(code, `'"{`) {
-			pythonReader{p.place}.python(code)
+			pythonReader(p).python(code)
 		}
 	default:
 		if rel, ok := ownPath(code); ok {
-			shellReader{p.place}.ownFile(rel)
+			shellReader(p).ownFile(rel)
 		}
 	}
 }

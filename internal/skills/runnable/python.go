@@ -122,7 +122,7 @@ func (p pythonReader) pythonRuns(code string) {
 	}
 	for _, m := range runsText.FindAllStringSubmatch(code, -1) {
 		known = true
-		shellReader{p.place}.shellWords(m[1])
+		shellReader(p).shellWords(m[1])
 	}
 	for _, m := range asksWhich.FindAllStringSubmatch(code, -1) {
 		p.need(Command, m[1])

@@ -82,7 +82,8 @@ func (a *Authenticator) Authenticate(c *gin.Context) {
 func tooMany(e *auth.TooMany) *problem.Problem {
 	p := problem.New(sandbox.QuotaExceeded, e.Error()).WithStatus(http.StatusTooManyRequests)
 	p.Title = "Too many requests"
-	return p.RetryAfter(e.Seconds())
+	p.RetryAfter(e.Seconds())
+	return p
 }
 
 func (a *Authenticator) identify(r *http.Request) (sandbox.Caller, error) {

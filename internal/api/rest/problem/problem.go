@@ -108,9 +108,8 @@ func New(k sandbox.Kind, detail string, fields ...FieldError) *Problem {
 }
 
 // RetryAfter sends p with the header Retry-After.
-func (p *Problem) RetryAfter(seconds int) *Problem {
+func (p *Problem) RetryAfter(seconds int) {
 	p.header = http.Header{"Retry-After": {strconv.Itoa(seconds)}}
-	return p
 }
 
 // WithStatus sends p with a status that says more than its kind's.
