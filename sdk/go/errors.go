@@ -46,23 +46,6 @@ type Error struct {
 	RetryAfter time.Duration `json:"-"` // 0: the server did not say
 }
 
-// FieldError says what is wrong with one field of a request.
-type FieldError struct {
-	Field  string `json:"field"`
-	Detail string `json:"detail"`
-}
-
-// Limit is the limit of a tenant, user or key that was met.
-type Limit struct {
-	Limit      string     `json:"limit"`
-	Scope      string     `json:"scope"` // "tenant", "user" or "key"
-	Who        string     `json:"who"`
-	Max        int64      `json:"max"`
-	Used       int64      `json:"used"`
-	RetryAfter int        `json:"retry_after_s,omitempty"` // seconds; 0: unknown
-	FreeAt     *time.Time `json:"free_at,omitempty"`
-}
-
 // Error is the detail, what is wrong with which field, and the code.
 func (e *Error) Error() string {
 	text := e.Detail

@@ -26,6 +26,16 @@ const (
 	Exit             EventType = "exit"
 )
 
+// The statuses of a Result.
+const (
+	StatusRunning = "running"
+	StatusExited  = "exited"
+	StatusTimeout = "timeout"
+	StatusOOM     = "oom"
+	StatusKilled  = "killed"
+	StatusLost    = "lost"
+)
+
 // Event is one thing that an exec did.
 type Event struct {
 	N        uint64 // its number, from 1

@@ -11,6 +11,13 @@ func (t *Thread) Servers(ctx context.Context) (*ToolServers, error) {
 	return get[ToolServers](ctx, t.c, Request{Method: http.MethodGet, Path: t.path("servers")})
 }
 
+// ToolQuery finds tools.
+type ToolQuery struct {
+	Query  string
+	Server string
+	Detail string // "name", "desc" (when empty) or "full"
+}
+
 // SearchTools finds tools by what they do.
 func (t *Thread) SearchTools(ctx context.Context, query ToolQuery) (*ToolSearch, error) {
 	q := url.Values{}

@@ -20,7 +20,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-var update = flag.Bool("update", false, "write the pages of docs/api anew")
+var update = flag.Bool("update", false, "write the pages of docs/api and the models of the clients anew")
 
 // TestReference: the pages of docs/api are what the OpenAPI document makes, with the examples of docs/api/examples.json,
 // which TestExamples of internal/e2e sends to a server.
