@@ -154,10 +154,11 @@ var table = []row{
 	{"internal/template", "sandbox platform/editdistance /sandbox-templates", "templates are text and a vocabulary"},
 	{"internal/template/sbom", "", "a list of parts is text, whatever printed it"},
 
-	{"internal/audit", "audit/record audit/segment platform/lockedfile sandbox store store/groupcommit platform/retry audit/verify", "the log stands below the use cases"},
+	{"internal/audit", "audit/journal audit/record audit/segment platform/lockedfile sandbox store platform/retry audit/verify", "the log stands below the use cases"},
 	{"internal/audit/archive", "platform/lockedfile sandbox platform/s3", "it stores objects, whatever is in them"},
 	{"internal/audit/export", "audit platform/buildinfo sandbox", "a format knows records, not where they come from"},
 	{"internal/audit/record", "sandbox", "a record is a line of text; it knows no file"},
+	{"internal/audit/journal", "audit/record audit/segment platform/lockedfile sandbox store/groupcommit", "it writes the records of one writer, and knows neither readers nor signatures"},
 	{"internal/audit/segment", "audit/record platform/lockedfile", "it knows files and lines, not who writes or reads them"},
 	{"internal/audit/verify", "audit/record audit/segment", "a log is checked from its files, and not by what wrote them"},
 	{"internal/audit/signing", "audit/record platform/keyfile platform/lockedfile audit/verify", "keys and who is believed; the log itself knows only signatures"},

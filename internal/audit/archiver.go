@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/journal"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
@@ -52,13 +54,18 @@ var errSegment = errors.New("it is not archived")
 // archiver copies full segments to the archive, one after the other, and removes old ones of this disk that are there.
 // It holds no more than a window of one in memory.
 type archiver struct {
-	log  *Log
-	to   Archive
-	keep time.Duration // 0: nothing is removed
-	work chan struct{} // a token: a segment is full
-	stop context.CancelFunc
-	done chan struct{}
-	step func(string) // of tests: called before each step
+	journal   *journal.Journal
+	records   Appender
+	copies    copies
+	verifying *sync.Mutex // of the Log
+	dir       string      // Options.Dir
+	log       *slog.Logger
+	to        Archive
+	keep      time.Duration // 0: nothing is removed
+	work      chan struct{} // a token: a segment is full
+	stop      context.CancelFunc
+	done      chan struct{}
+	step      func(string) // of tests: called before each step
 
 	marks map[uint64]record.Manifest // by First; of the goroutine alone
 
@@ -66,10 +73,12 @@ type archiver struct {
 	state ArchiveState
 }
 
-func startArchiver(l *Log) *archiver {
+// startArchiver starts it; full gets a token when a segment is full.
+func startArchiver(l *Log, full chan struct{}) *archiver {
 	ctx, stop := context.WithCancel(context.Background())
 	a := &archiver{
-		log: l, to: l.o.Archive, keep: l.o.KeepSegments, work: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
+		journal: l.journal, records: l, copies: l.copies, verifying: &l.verifying, dir: l.o.Dir, log: l.o.Log,
+		to: l.o.Archive, keep: l.o.KeepSegments, work: full, stop: stop, done: make(chan struct{}),
 		step: l.o.archiveStep, marks: map[uint64]record.Manifest{},
 	}
 	if a.step == nil {
@@ -98,7 +107,7 @@ func (a *archiver) close(d time.Duration) {
 	select {
 	case <-a.done:
 	case <-t.C:
-		a.log.log.Warn("the audit archive hangs; it is not waited for", "archive", a.to.Name())
+		a.log.Warn("the audit archive hangs; it is not waited for", "archive", a.to.Name())
 	}
 }
 
@@ -120,13 +129,13 @@ func (a *archiver) run(ctx context.Context) {
 		switch {
 		case err == nil:
 			if before != nil {
-				a.log.log.Info("the audit log is archived again", "archive", a.to.Name())
+				a.log.Info("the audit log is archived again", "archive", a.to.Name())
 			}
 			pauses.Reset()
 			wait(ctx, archiveEvery, a.work)
 		default:
 			if before == nil || before.Error() != err.Error() {
-				a.log.log.Warn("full segments of the audit log are not archived; they stay on this disk", "archive", a.to.Name(), "error", err)
+				a.log.Warn("full segments of the audit log are not archived; they stay on this disk", "archive", a.to.Name(), "error", err)
 			}
 			wait(ctx, pauses.NextBackOff(), nil)
 		}
@@ -135,7 +144,7 @@ func (a *archiver) run(ctx context.Context) {
 
 // pass archives what is full and removes what is old.
 func (a *archiver) pass(ctx context.Context) error {
-	segs, err := segment.List(a.log.dir)
+	segs, err := segment.List(a.journal.Dir())
 	if err != nil || len(segs) == 0 {
 		return err
 	}
@@ -178,7 +187,7 @@ type mark struct {
 }
 
 func (a *archiver) markPath(first uint64) string {
-	return filepath.Join(a.log.o.Dir, markFolder, a.log.writer, fmt.Sprintf("%020d%s", first, manifestSuffix))
+	return filepath.Join(a.dir, markFolder, a.journal.Writer(), fmt.Sprintf("%020d%s", first, manifestSuffix))
 }
 
 func (a *archiver) marked(s segment.Segment) bool {
@@ -251,7 +260,7 @@ func (a *archiver) inspect(ctx context.Context, s segment.Segment, next uint64) 
 		return m, err
 	}
 	defer f.Close()
-	m = record.Manifest{Writer: a.log.writer, First: s.First, Last: s.First - 1}
+	m = record.Manifest{Writer: a.journal.Writer(), First: s.First, Last: s.First - 1}
 	in := segment.NewLines(f)
 	for {
 		line, err := in.Next()
@@ -349,7 +358,7 @@ func (a *archiver) prune(ctx context.Context, full []segment.Segment) error {
 	}
 	for i, s := range full {
 		m, ok := a.marks[s.First]
-		if !ok || time.Since(m.To) < a.keep || !a.log.sentTo(m.Last) || ctx.Err() != nil {
+		if !ok || time.Since(m.To) < a.keep || !a.copies.have(m.Last) || ctx.Err() != nil {
 			return nil
 		}
 		next := m.Last + 1
@@ -363,34 +372,13 @@ func (a *archiver) prune(ctx context.Context, full []segment.Segment) error {
 	return nil
 }
 
-// sentTo reports whether Redis and all sinks have all records up to seq.
-func (l *Log) sentTo(seq uint64) bool {
-	if l.ship != nil {
-		l.ship.mu.Lock()
-		shipped := l.ship.shipped
-		l.ship.mu.Unlock()
-		if shipped < seq {
-			return false
-		}
-	}
-	for _, o := range l.outboxes {
-		o.mu.Lock()
-		sent := o.sent
-		o.mu.Unlock()
-		if sent < seq {
-			return false
-		}
-	}
-	return true
-}
-
 // remove removes a segment of this disk. Before, it and its copy are read once more, and the log records it: without that record
 // Verify would call the segment removed.
 func (a *archiver) remove(ctx context.Context, s segment.Segment, m record.Manifest, next uint64) error {
-	if !a.log.verifying.TryLock() {
+	if !a.verifying.TryLock() {
 		return nil // Verify reads it; the next time
 	}
-	defer a.log.verifying.Unlock()
+	defer a.verifying.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 2*transferTimeout)
 	defer cancel()
 	a.step("check")
@@ -415,7 +403,7 @@ func (a *archiver) remove(ctx context.Context, s segment.Segment, m record.Manif
 	r.Outcome, r.Detail = "ok", "archived in "+a.to.Name()
 	r.Args, r.ArgsHash = Args(m)
 	a.step("record")
-	if r, err = a.log.AppendSync(ctx, r); err != nil {
+	if r, err = a.records.AppendSync(ctx, r); err != nil {
 		return err
 	}
 	if r.Seq == 0 {
@@ -426,11 +414,18 @@ func (a *archiver) remove(ctx context.Context, s segment.Segment, m record.Manif
 		return err
 	}
 	a.step("remove the segment")
-	if err := errors.Join(os.Remove(s.Path), lockedfile.SyncDir(a.log.dir)); err != nil {
+	if err := errors.Join(os.Remove(s.Path), lockedfile.SyncDir(a.journal.Dir())); err != nil {
 		return err
 	}
 	a.step("forget")
 	delete(a.marks, s.First)
-	a.log.log.Info("a segment of the audit log that is archived was removed from this disk", "first", m.First, "last", m.Last, "archive", a.to.Name())
+	a.log.Info("a segment of the audit log that is archived was removed from this disk", "first", m.First, "last", m.Last, "archive", a.to.Name())
 	return ignoreMissing(os.Remove(a.markPath(s.First)))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -101,13 +101,13 @@ func archived(t *testing.T, l *Log) {
 	waitFor(t, "archived", func() bool {
 		token(l.archive.work)
 		s, _ := l.Archive()
-		return s.Behind == 0 && s.Err == nil && len(fullSegments(t, l.dir)) == countMarks(t, l)
+		return s.Behind == 0 && s.Err == nil && len(fullSegments(t, l.journal.Dir())) == countMarks(t, l)
 	})
 }
 
 func countMarks(t *testing.T, l *Log) int {
 	t.Helper()
-	marks, err := filepath.Glob(filepath.Join(l.o.Dir, markFolder, l.writer, "*"+manifestSuffix))
+	marks, err := filepath.Glob(filepath.Join(l.o.Dir, markFolder, l.Writer(), "*"+manifestSuffix))
 	must(t, err)
 	return len(marks)
 }
@@ -124,7 +124,7 @@ func pruned(t *testing.T, l *Log) {
 	t.Helper()
 	waitFor(t, "removed", func() bool {
 		token(l.archive.work)
-		return len(fullSegments(t, l.dir)) == 0
+		return len(fullSegments(t, l.journal.Dir())) == 0
 	})
 }
 
@@ -136,8 +136,8 @@ func TestArchiveAway(t *testing.T) {
 	l := openLog(t, Options{Dir: t.TempDir(), SegmentBytes: smallSegments, Archive: to, KeepSegments: time.Nanosecond})
 	fill(t, l, 60)
 	waitFor(t, "behind", func() bool { s, _ := l.Archive(); return s.Behind > 2 && s.Err != nil })
-	before := len(fullSegments(t, l.dir))
-	wantOK(t, l.o.Dir, l.appended.Load())
+	before := len(fullSegments(t, l.journal.Dir()))
+	wantOK(t, l.o.Dir, l.journal.Appended())
 	to.set(func() { to.away = false })
 	pruned(t, l)
 	if s, ok := l.Archive(); !ok || s.Behind != 0 {
@@ -150,12 +150,12 @@ func TestArchiveAway(t *testing.T) {
 	must(t, l.Close())
 	res, err := verify.Verify(context.Background(), l.o.Dir, verify.Options{})
 	must(t, err)
-	if !res.OK || res.Writers[0].From < 20 || res.Records != l.appended.Load()-res.Writers[0].From+1 {
+	if !res.OK || res.Writers[0].From < 20 || res.Records != l.journal.Appended()-res.Writers[0].From+1 {
 		t.Errorf("without the archive: %+v %+v", res, res.FirstBad)
 	}
 	res, err = verify.Verify(context.Background(), l.o.Dir, verify.Options{More: []string{to.folder(t)}})
 	must(t, err)
-	if !res.OK || res.Records != l.appended.Load() || res.Writers[0].From != 0 {
+	if !res.OK || res.Records != l.journal.Appended() || res.Writers[0].From != 0 {
 		t.Errorf("with the archive: %+v %+v", res, res.FirstBad)
 	}
 }
@@ -181,7 +181,7 @@ func TestRetentionKeeps(t *testing.T) {
 			}
 		}},
 		"changed on this disk": {before: func(t *testing.T, l *Log, _ *fakeArchive) {
-			first := fullSegments(t, l.dir)[0].Path
+			first := fullSegments(t, l.journal.Dir())[0].Path
 			text, err := os.ReadFile(first)
 			must(t, err)
 			must(t, os.WriteFile(first, bytes.Replace(text, []byte("echo"), []byte("ECHO"), 1), 0o600))
@@ -202,7 +202,7 @@ func TestRetentionKeeps(t *testing.T) {
 			if x.o != nil {
 				x.o(&o, to)
 			}
-			before := fullSegments(t, l.dir)
+			before := fullSegments(t, l.journal.Dir())
 			l = openLog(t, o)
 			if x.goes {
 				pruned(t, l)
@@ -215,7 +215,7 @@ func TestRetentionKeeps(t *testing.T) {
 				})
 				time.Sleep(20 * time.Millisecond)
 			}
-			if got := fullSegments(t, l.dir); !slices.Equal(got, before) {
+			if got := fullSegments(t, l.journal.Dir()); !slices.Equal(got, before) {
 				t.Errorf("of %d segments %d are left", len(before), len(got))
 			}
 		})
@@ -233,7 +233,7 @@ func TestArchiveHarmed(t *testing.T) {
 		s, _ := l.Archive()
 		return s.Err != nil && strings.Contains(s.Err.Error(), "archive has something else")
 	})
-	if s, _ := l.Archive(); s.Behind == 0 || len(fullSegments(t, l.dir)) < 3 || countMarks(t, l) != 0 {
+	if s, _ := l.Archive(); s.Behind == 0 || len(fullSegments(t, l.journal.Dir())) < 3 || countMarks(t, l) != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -310,7 +310,7 @@ func TestRetentionIsRecorded(t *testing.T) {
 	must(t, l.Close())
 	res, err := verify.Verify(context.Background(), l.o.Dir, verify.Options{})
 	must(t, err)
-	segs, err := segment.List(l.dir)
+	segs, err := segment.List(l.journal.Dir())
 	must(t, err)
 	if !res.OK || res.Writers[0].From != segs[0].First || len(segs) < 2 {
 		t.Fatalf("%+v %+v, %d segments", res, res.FirstBad, len(segs))
@@ -350,15 +350,15 @@ func TestListEndsAtTheDisk(t *testing.T) {
 // BenchmarkArchive archives a segment of the usual size into a folder.
 func BenchmarkArchive(b *testing.B) {
 	l := openLog(b, Options{Dir: b.TempDir()})
-	for len(fullSegments(b, l.dir)) < 1 {
+	for len(fullSegments(b, l.journal.Dir())) < 1 {
 		fill(b, l, 1000)
 	}
-	segs, err := segment.List(l.dir)
+	segs, err := segment.List(l.journal.Dir())
 	must(b, err)
 	b.SetBytes(sizeOf(b, segs[0].Path))
 	b.ReportAllocs()
 	for b.Loop() {
-		a := &archiver{log: l, to: archive.NewFolder(b.TempDir()), marks: map[uint64]record.Manifest{}, step: func(string) {}}
+		a := &archiver{journal: l.journal, records: l, log: l.o.Log, to: archive.NewFolder(b.TempDir()), marks: map[uint64]record.Manifest{}, step: func(string) {}}
 		must(b, a.archive(b.Context(), segs[0], segs[1].First))
 	}
 }
@@ -376,7 +376,7 @@ func TestArchiveS3(t *testing.T) {
 	must(t, err)
 	l := openLog(t, Options{Dir: t.TempDir(), SegmentBytes: 200 << 10, Archive: to, KeepSegments: time.Nanosecond})
 	fill(t, l, 2000)
-	total := l.appended.Load()
+	total := l.journal.Appended()
 	waitFor(t, "full", func() bool { s, _ := l.Archive(); return s.Behind == 0 && s.Err == nil })
 	pruned(t, l)
 	must(t, l.Close())
@@ -389,9 +389,9 @@ func TestArchiveS3(t *testing.T) {
 	must(t, err)
 	defer reader.Close()
 	far := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(far, l.writer), 0o700))
+	must(t, os.MkdirAll(filepath.Join(far, l.Writer()), 0o700))
 	for first := uint64(1); first < res.Writers[0].From; {
-		name := fmt.Sprintf("%s/%020d", l.writer, first)
+		name := fmt.Sprintf("%s/%020d", l.Writer(), first)
 		copyObject(t, reader, name+manifestSuffix, far)
 		copyObject(t, reader, name+segment.PackedSuffix, far)
 		text, err := os.ReadFile(filepath.Join(far, name+manifestSuffix))
@@ -466,7 +466,7 @@ func archiveUntilKilled(dir string) {
 		l, err = Open(Options{Dir: dir, SegmentBytes: smallSegments, Archive: m, KeepSegments: time.Nanosecond, archiveStep: m.step})
 	}
 	for deadline := time.Now().Add(time.Minute); err == nil; time.Sleep(time.Millisecond) {
-		segs, e := segment.List(l.dir)
+		segs, e := segment.List(l.journal.Dir())
 		if err = e; len(segs) == 1 {
 			break
 		}
@@ -490,12 +490,12 @@ func TestArchiveKill(t *testing.T) {
 	t.Parallel()
 	pattern := t.TempDir()
 	l := openLog(t, Options{Dir: pattern, SegmentBytes: smallSegments})
-	for fill(t, l, 1); len(fullSegments(t, l.dir)) < 2; {
+	for fill(t, l, 1); len(fullSegments(t, l.journal.Dir())) < 2; {
 		fill(t, l, 1)
 	}
 	must(t, l.Close())
 	original := map[string][]byte{}
-	for _, s := range fullSegments(t, l.dir) {
+	for _, s := range fullSegments(t, l.journal.Dir()) {
 		text, err := os.ReadFile(s.Path)
 		must(t, err)
 		original[filepath.Base(s.Path)] = text
@@ -505,7 +505,7 @@ func TestArchiveKill(t *testing.T) {
 		must(t, os.CopyFS(dir, os.DirFS(pattern)))
 		must(t, os.Mkdir(dir+".far", 0o700))
 		killed := archiveOnce(t, dir, n)
-		wantAll(t, n, dir, filepath.Base(l.dir), original, l.appended.Load())
+		wantAll(t, n, dir, filepath.Base(l.journal.Dir()), original, l.journal.Appended())
 		if !killed {
 			if n < 30 {
 				t.Errorf("only %d steps", n)
@@ -516,8 +516,8 @@ func TestArchiveKill(t *testing.T) {
 		next := openLog(t, Options{Dir: dir, SegmentBytes: smallSegments, Archive: archive.NewFolder(dir + ".far"), KeepSegments: time.Nanosecond})
 		pruned(t, next)
 		must(t, next.Close())
-		wantAll(t, n, dir, filepath.Base(l.dir), original, l.appended.Load())
-		if got, err := filepath.Glob(filepath.Join(dir+".far", filepath.Base(l.dir), "*")); err != nil || len(got) != 2*len(original) {
+		wantAll(t, n, dir, filepath.Base(l.journal.Dir()), original, l.journal.Appended())
+		if got, err := filepath.Glob(filepath.Join(dir+".far", filepath.Base(l.journal.Dir()), "*")); err != nil || len(got) != 2*len(original) {
 			t.Errorf("step %d: %q, %v", n, got, err)
 		}
 	}

@@ -45,11 +45,11 @@ func TestKill(t *testing.T) {
 		must(t, l.Close())
 		res, err := verify.Verify(context.Background(), dir, verify.Options{Keys: []verify.PublicKey{testKey(1).public()}})
 		must(t, err)
-		if !res.OK || res.Records != l.appended.Load() || res.Records > 0 && res.Writers[0].SignedSeq+1 < res.Records {
-			t.Fatalf("after %d kills: %+v", done, res)
+		if !res.OK || res.Records != l.journal.Appended() || res.Records > 0 && res.Writers[0].SignedSeq+1 < res.Records {
+			t.Fatalf("after %d kills: %+v %+v", done, res, res.FirstBad)
 		}
 		seen := map[string]bool{}
-		segs, err := segment.List(l.dir)
+		segs, err := segment.List(l.journal.Dir())
 		must(t, err)
 		for _, s := range segs {
 			_, err := segment.Scan(s.Path, func(r Record) {
@@ -65,7 +65,7 @@ func TestKill(t *testing.T) {
 				t.Errorf("after %d kills: the answered record %s is lost", done, id)
 			}
 		}
-		aside, err := filepath.Glob(filepath.Join(l.dir, "*.torn-*"))
+		aside, err := filepath.Glob(filepath.Join(l.journal.Dir(), "*.torn-*"))
 		must(t, err)
 		answered, written, torn = answered+len(told), written+len(seen), torn+len(aside)
 		must(t, os.RemoveAll(dir))

@@ -2,9 +2,10 @@
 // hash-chained log on disk; a record is durable before the caller sees the result of the action. A
 // shipper copies the records to a Redis stream, which is what List reads.
 //
-// Locks: Log.mu is held from the choice of a record's Seq until its line is written, so that the chain has no gap; the file is
-// written under it, and made durable without it. rowIndex.mu guards the index, for writing while rows are added and for
-// reading while a query scans them. shipper.mu, outbox.mu and archiver.mu guard how far each is. None of these is held while
-// another one is taken. Log.verifying is held while the log is verified, and while one segment is removed from this disk, which
-// only tries it; all others may be taken under it.
+// Package journal writes the files; a Log adds signatures, copies, an archive and queries.
+//
+// Locks: coverage.mu is taken while the journal's mutex is held, and nothing under it. rowIndex.mu guards the index, for writing
+// while rows are added and for reading while a query scans them. shipper.mu, outbox.mu, archiver.mu and notary.mu guard how far
+// each is, Log.mu how far Close is. None of these is held while another one is taken. Log.verifying is held while the log is
+// verified, and while one segment is removed from this disk, which only tries it; all others may be taken under it.
 package audit

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/journal"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 )
 
@@ -31,60 +34,108 @@ func (o *Options) setSigning() {
 	}
 }
 
-// keepSigned signs the head while there are records that no signature covers, until stop is closed.
-func (l *Log) keepSigned(stop <-chan struct{}) {
-	tick := time.NewTicker(l.o.SignWithin)
+// coverage is which records a signature covers.
+type coverage struct {
+	every uint64
+	due   chan struct{} // a token: a signature is due
+
+	mu       sync.Mutex
+	signed   uint64 // Seq of the last record that a signature covers
+	signedAt time.Time
+	// unsigned is how many records had no signature when the log was opened: its server did not end well.
+	unsigned uint64
+}
+
+// observe takes a record into account that is in the log.
+func (c *coverage) observe(r Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h, ok := record.HeadOf(r); ok {
+		c.signed, c.signedAt, c.unsigned = record.CoveredBy(r, h), h.Time, 0
+	}
+	if r.Seq-c.signed >= c.every {
+		token(c.due)
+	}
+}
+
+// opened says which record is the last one of the log that was opened. A log that was never signed has nothing to tell.
+func (c *coverage) opened(last uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.signed > 0 {
+		c.unsigned = last - c.signed
+	}
+}
+
+// last returns the Seq of the last record that a signature covers, and when that was made.
+func (c *coverage) last() (seq uint64, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.signed, c.signedAt
+}
+
+// lacking is how many records had no signature when the log was opened, until there is one.
+func (c *coverage) lacking() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsigned
+}
+
+// notary signs heads and records them.
+type notary struct {
+	journal  *journal.Journal
+	coverage *coverage
+	signer   Signer // nil: heads are not signed
+	copies   copies
+	log      *slog.Logger
+
+	mu  sync.Mutex
+	err error // why there is no newer signature
+}
+
+// keep signs the head while there are records that no signature covers, until stop is closed.
+func (n *notary) keep(within time.Duration, stop <-chan struct{}) {
+	tick := time.NewTicker(within)
 	defer tick.Stop()
 	for {
 		select {
 		case <-stop:
 			return
 		case <-tick.C:
-		case <-l.signNow:
+		case <-n.coverage.due:
 		}
-		l.sign()
-	}
-}
-
-// signLast signs the head when the log is closed.
-func (l *Log) signLast() {
-	if l.o.Signer != nil {
-		l.sign()
+		n.sign()
 	}
 }
 
 // sign records a signature of the last durable record, unless one covers it already.
-func (l *Log) sign() {
+func (n *notary) sign() {
 	ctx, cancel := context.WithTimeout(context.Background(), signTimeout)
 	defer cancel()
-	l.mu.Lock()
-	last, due := l.appended.Load(), l.appended.Load() > l.signed && l.broken == nil && !l.closed
-	l.mu.Unlock()
-	if !due || l.durable(ctx, last) != nil {
+	last := n.journal.Appended()
+	if signed, _ := n.coverage.last(); last <= signed || !n.journal.Writable() || n.journal.Durable(ctx, last) != nil {
 		return
 	}
-	l.mu.Lock()
-	h := l.durably
-	l.mu.Unlock()
+	h := n.journal.Durably()
 	h.Time = time.Now().UTC()
-	h, err := l.o.Signer.Sign(ctx, h)
+	h, err := n.signer.Sign(ctx, h)
 	if err == nil {
-		err = l.noteHead(h)
+		err = n.record(h)
 	}
-	l.mu.Lock()
-	was := l.signErr
-	l.signErr = err
-	l.mu.Unlock()
+	n.mu.Lock()
+	was := n.err
+	n.err = err
+	n.mu.Unlock()
 	switch {
 	case was == nil && err != nil:
-		l.log.Error("the audit log cannot be signed; it goes on unsigned", "error", err)
+		n.log.Error("the audit log cannot be signed; it goes on unsigned", "error", err)
 	case was != nil && err == nil:
-		l.log.Info("the audit log is signed again")
+		n.log.Info("the audit log is signed again")
 	}
 }
 
-// noteHead appends a signed head.
-func (l *Log) noteHead(h Head) error {
+// record appends a signed head.
+func (n *notary) record(h Head) error {
 	r, err := record.OfLog(ActionHead, fmt.Sprintf("record %d", h.Seq))
 	if err != nil {
 		return err
@@ -92,45 +143,37 @@ func (l *Log) noteHead(h Head) error {
 	if r.Args, err = json.Marshal(h); err != nil {
 		return err
 	}
-	if l.unsignedAtOpen > 0 {
-		r.Detail = fmt.Sprintf("%d records before the start of the server were not signed when it ended", l.unsignedAtOpen)
+	if lacking := n.coverage.lacking(); lacking > 0 {
+		r.Detail = fmt.Sprintf("%d records before the start of the server were not signed when it ended", lacking)
 	}
 	r.Outcome = "ok"
-	if r, err = l.append(r); err != nil {
+	if _, err = n.journal.AppendOwn(r); err != nil {
 		return err
 	}
-	if l.ship != nil {
-		l.ship.wake()
+	if n.copies.ship != nil {
+		n.copies.ship.wake()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.signed, l.signedAt, l.unsignedAtOpen = record.CoveredBy(r, h), h.Time, 0
 	return nil
 }
 
-// resumed takes a record into account that an open log begins with.
-func (l *Log) resumed(r Record) {
-	if h, ok := record.HeadOf(r); ok {
-		l.signed, l.signedAt = record.CoveredBy(r, h), h.Time
-	}
+// failed is why there is no newer signature, or nil.
+func (n *notary) failed() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
 }
 
-// Checkpoint signs the head now and returns it.
-func (l *Log) Checkpoint(ctx context.Context) (Head, error) {
-	l.mu.Lock()
-	last := l.appended.Load()
-	l.mu.Unlock()
-	if err := l.durable(ctx, last); err != nil {
+// checkpoint signs the head now and returns it.
+func (n *notary) checkpoint(ctx context.Context) (Head, error) {
+	if err := n.journal.Durable(ctx, n.journal.Appended()); err != nil {
 		return Head{}, err
 	}
-	l.mu.Lock()
-	h := l.durably
-	l.mu.Unlock()
+	h := n.journal.Durably()
 	h.Time = time.Now().UTC()
-	if l.o.Signer == nil || h.Seq == 0 {
+	if n.signer == nil || h.Seq == 0 {
 		return h, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
-	return l.o.Signer.Sign(ctx, h)
+	return n.signer.Sign(ctx, h)
 }

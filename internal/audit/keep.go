@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strconv"
 	"time"
@@ -34,14 +35,14 @@ const (
 
 // keeper removes old records from Redis. Every server has one; they do not get into each other's way.
 type keeper struct {
-	log  *Log
+	log  *slog.Logger
 	rdb  redis.UniversalClient
 	keep Keep
 	done chan struct{}
 }
 
-func startKeeper(ctx context.Context, l *Log) *keeper {
-	k := &keeper{log: l, rdb: l.o.Redis, keep: l.o.Keep, done: make(chan struct{})}
+func startKeeper(ctx context.Context, o Options) *keeper {
+	k := &keeper{log: o.Log, rdb: o.Redis, keep: o.Keep, done: make(chan struct{})}
 	if k.keep.Records <= 0 {
 		k.keep.Records = DefaultKept
 	}
@@ -53,7 +54,7 @@ func (k *keeper) run(ctx context.Context) {
 	defer close(k.done)
 	for wait(ctx, keepEvery, nil) {
 		if err := k.all(ctx); err != nil && ctx.Err() == nil {
-			k.log.log.Debug("old audit records stay in Redis for now", "error", err)
+			k.log.Debug("old audit records stay in Redis for now", "error", err)
 		}
 	}
 }

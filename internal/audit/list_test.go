@@ -54,6 +54,7 @@ func TestList(t *testing.T) {
 			}
 		}
 		write(t, l, "other", subjects(0, 1))
+		must(t, l.Flush(ctx)) // List waits for half a second only
 		for name, c := range map[string]struct {
 			f    Filter
 			want int
@@ -188,7 +189,7 @@ func TestKeep(t *testing.T) {
 		if n := rdb.XLen(ctx, store.AuditStreamKey("acme")).Val(); n > 300+keepSlack {
 			t.Errorf("%d records before anybody looks", n)
 		}
-		must(t, l.ship.keep.all(ctx))
+		must(t, l.copies.ship.keep.all(ctx))
 		wantStream(t, rdb, "acme", subjects(1700, 2000))
 		keys := rdb.Keys(ctx, store.AuditStreamKey("acme")+":thread:*").Val()
 		if len(keys) != 30 {
@@ -201,14 +202,14 @@ func TestKeep(t *testing.T) {
 		}
 
 		size, _ := rdb.HGet(ctx, store.AuditCursorKey("acme"), "bytes").Int64()
-		l.ship.keep.keep.Bytes = size / 3
-		must(t, l.ship.keep.all(ctx))
+		l.copies.ship.keep.keep.Bytes = size / 3
+		must(t, l.copies.ship.keep.all(ctx))
 		if n := rdb.XLen(ctx, store.AuditStreamKey("acme")).Val(); n < 95 || n > 105 {
 			t.Errorf("%d records in a third of the bytes", n)
 		}
 		time.Sleep(20 * time.Millisecond)
-		l.ship.keep.keep.Age = 10 * time.Millisecond
-		must(t, l.ship.keep.all(ctx))
+		l.copies.ship.keep.keep.Age = 10 * time.Millisecond
+		must(t, l.copies.ship.keep.all(ctx))
 		wantStream(t, rdb, "acme", nil)
 		if keys := rdb.Keys(ctx, store.AuditStreamKey("acme")+":*:*").Val(); len(keys) != 0 {
 			t.Errorf("left: %v", keys)

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/journal"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/platform/retry"
@@ -46,38 +48,44 @@ const (
 // outbox sends a log's durable records to a sink. The log on disk is what waits: it holds one batch in memory, and a
 // sink that is slow or away delays no caller.
 type outbox struct {
-	log  *Log
-	sink Sink
-	path string
-	from segment.Follower
-	work chan struct{}
-	stop context.CancelFunc
-	done chan struct{}
+	journal *journal.Journal
+	log     *slog.Logger
+	sink    Sink
+	path    string
+	from    segment.Follower
+	work    chan struct{}
+	stop    context.CancelFunc
+	done    chan struct{}
 
 	mu   sync.Mutex
 	sent uint64
 	err  error
 }
 
-func startOutbox(l *Log, s Sink) *outbox {
+func startOutbox(j *journal.Journal, opts Options, s Sink) *outbox {
 	ctx, stop := context.WithCancel(context.Background())
 	o := &outbox{
-		log: l, sink: s, path: filepath.Join(l.o.Dir, sinksFolder, s.Name(), l.writer), stop: stop,
-		from: segment.NewFollower(l.dir, &l.cuts, l.log), work: make(chan struct{}, 1), done: make(chan struct{}),
+		journal: j, log: opts.Log, sink: s, path: filepath.Join(opts.Dir, sinksFolder, s.Name(), j.Writer()), stop: stop,
+		from: segment.NewFollower(j.Dir(), j.Cuts(), opts.Log), work: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	go o.run(ctx)
 	return o
 }
 
+// at is the Seq of the last record that was taken, and why no more are.
+func (o *outbox) at() (sent uint64, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sent, o.err
+}
+
 // Sinks tells how far each sink is.
 func (l *Log) Sinks() []SinkState {
 	var all []SinkState
-	for _, o := range l.outboxes {
-		o.mu.Lock()
+	for _, o := range l.copies.outboxes {
 		s := SinkState{Name: o.sink.Name()}
-		sent, err := o.sent, o.err
-		o.mu.Unlock()
-		if last := l.appended.Load(); last > sent {
+		sent, err := o.at()
+		if last := l.journal.Appended(); last > sent {
 			s.Behind = last - sent
 		}
 		if err != nil {
@@ -91,10 +99,7 @@ func (l *Log) Sinks() []SinkState {
 // close waits at most d for what is left; the rest is sent after the next start.
 func (o *outbox) close(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		o.mu.Lock()
-		idle := o.sent >= o.log.appended.Load() || o.err != nil
-		o.mu.Unlock()
-		if idle {
+		if sent, err := o.at(); sent >= o.journal.Appended() || err != nil {
 			break
 		}
 	}
@@ -128,12 +133,12 @@ func (o *outbox) run(ctx context.Context) {
 		if err == nil {
 			pauses.Reset()
 			if before != nil {
-				o.log.log.Info("audit records are taken again", "sink", o.sink.Name())
+				o.log.Info("audit records are taken again", "sink", o.sink.Name())
 			}
 			continue
 		}
 		if before == nil {
-			o.log.log.Warn("audit records are not taken; they wait on disk", "sink", o.sink.Name(), "error", err)
+			o.log.Warn("audit records are not taken; they wait on disk", "sink", o.sink.Name(), "error", err)
 		}
 		placed = false
 		wait(ctx, pauses.NextBackOff(), nil)
@@ -147,20 +152,20 @@ func (o *outbox) place() error {
 	switch {
 	case err == nil:
 		if at, err = strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64); err != nil {
-			o.log.log.Error("where a sink is cannot be read; it gets all records again", "sink", o.sink.Name(), "error", err)
+			o.log.Error("where a sink is cannot be read; it gets all records again", "sink", o.sink.Name(), "error", err)
 			at = 0
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if last := o.log.appended.Load(); at > last {
-		o.log.log.Error("the audit log on disk ends before what a sink has: its end was cut or an old copy restored", "sink", o.sink.Name(), "on_disk", last, "in_sink", at)
+	if last := o.journal.Appended(); at > last {
+		o.log.Error("the audit log on disk ends before what a sink has: its end was cut or an old copy restored", "sink", o.sink.Name(), "on_disk", last, "in_sink", at)
 		at = last
 	}
 	o.mu.Lock()
 	o.sent = at
 	o.mu.Unlock()
-	if segs, err := segment.List(o.log.dir); err == nil && len(segs) > 0 {
+	if segs, err := segment.List(o.journal.Dir()); err == nil && len(segs) > 0 {
 		at = max(at, segs[0].First-1) // what was archived before there was a sink
 	}
 	return o.from.Seek(at + 1)
@@ -168,23 +173,23 @@ func (o *outbox) place() error {
 
 // batch waits for durable records and sends some.
 func (o *outbox) batch(ctx context.Context) error {
-	for o.log.appended.Load() < o.from.Next() {
+	for o.journal.Appended() < o.from.Next() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-o.work:
 		}
 	}
-	if o.log.synced.Load() < o.from.Next() {
+	if o.journal.Synced() < o.from.Next() {
 		// Others commit, as a rule.
 		if !wait(ctx, linger, nil) {
 			return ctx.Err()
 		}
-		if err := o.log.durable(ctx, o.from.Next()); err != nil {
+		if err := o.journal.Durable(ctx, o.from.Next()); err != nil {
 			return err
 		}
 	}
-	items, err := o.from.Read(o.log.synced.Load(), batchRecords, batchBytes)
+	items, err := o.from.Read(o.journal.Synced(), batchRecords, batchBytes)
 	if err != nil {
 		return err
 	}

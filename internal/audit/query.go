@@ -42,10 +42,10 @@ type view interface {
 
 // view returns what List looks at. The index of the files begins with the first look, or with Index.
 func (l *Log) view() view {
-	if l.ship != nil {
-		return &redisView{log: l, rdb: l.o.Redis, ship: l.ship}
+	if ship := l.copies.ship; ship != nil {
+		return &redisView{rdb: l.o.Redis, ship: ship}
 	}
-	l.viewing.Do(func() { l.rows.Store(startRows(l)) })
+	l.viewing.Do(func() { l.rows.Store(startRows(l.journal, l.o)) })
 	return l.rows.Load()
 }
 
@@ -54,13 +54,9 @@ func (l *Log) Index() { l.view() }
 
 // wake tells those that copy and index that there is something new.
 func (l *Log) wake() {
-	if l.ship != nil {
-		l.ship.wake()
-	} else if x := l.rows.Load(); x != nil {
+	l.copies.wake()
+	if x := l.rows.Load(); x != nil {
 		token(x.work)
-	}
-	for _, o := range l.outboxes {
-		token(o.work)
 	}
 }
 
@@ -74,14 +70,11 @@ func (l *Log) closeView() {
 
 // Lag is how many records wait to be copied to Redis.
 func (l *Log) Lag() uint64 {
-	if l.ship == nil {
+	if l.copies.ship == nil {
 		return 0
 	}
-	l.ship.mu.Lock()
-	defer l.ship.mu.Unlock()
-	// shipped is read first: it never passes appended.
-	at := l.ship.shipped
-	return l.appended.Load() - at
+	at := l.copies.ship.at() // read first: it never passes what is appended
+	return l.journal.Appended() - at
 }
 
 // Flush waits until all that was appended before is durable and can be seen by List, or ctx ends (Unavailable).

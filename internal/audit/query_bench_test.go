@@ -90,7 +90,7 @@ func (h *history) next() Record {
 func (h *history) write(tb testing.TB, dir string) {
 	const writer = "whistory"
 	must(tb, os.MkdirAll(filepath.Join(dir, writer), 0o700))
-	must(tb, os.WriteFile(filepath.Join(dir, writerFile), []byte(writer+"\n"), 0o600))
+	must(tb, os.WriteFile(filepath.Join(dir, "writer"), []byte(writer+"\n"), 0o600))
 	var f *os.File
 	var w *bufio.Writer
 	prev, size := "", 0

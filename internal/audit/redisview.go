@@ -43,7 +43,6 @@ const (
 
 // redisView is the view that servers share.
 type redisView struct {
-	log  *Log
 	rdb  redis.UniversalClient
 	ship *shipper
 }

@@ -93,7 +93,7 @@ func TestPowerCut(t *testing.T) {
 		must(t, l.Close())
 		must(t, os.WriteFile(path, text, 0o600))
 		l = openLog(t, o)
-		if at := l.appended.Load(); at < last.Seq {
+		if at := l.journal.Appended(); at < last.Seq {
 			t.Fatalf("round %d: the log ends with record %d, and %d was committed", round, at, last.Seq)
 		}
 		next := fill(t, l, 1)[0]
@@ -162,7 +162,7 @@ func TestMend(t *testing.T) {
 			want := uint64(3)
 			if open {
 				want = 4 // and the gap
-				l.wantGap(t, 2)
+				wantGap(t, l, 2)
 			}
 			if r.Seq != want {
 				t.Errorf("seq %d, want %d", r.Seq, want)
@@ -174,10 +174,10 @@ func TestMend(t *testing.T) {
 }
 
 // wantGap checks that the log has one record of a gap, of so many records.
-func (l *Log) wantGap(t *testing.T, missed int) {
+func wantGap(t *testing.T, l *Log, missed int) {
 	t.Helper()
 	gaps := 0
-	segs, err := segment.List(l.dir)
+	segs, err := segment.List(l.journal.Dir())
 	must(t, err)
 	for _, s := range segs {
 		_, err := segment.Scan(s.Path, func(r Record) {
@@ -251,7 +251,7 @@ func testFullDisk(t *testing.T, disk string, open bool) {
 	for err == nil {
 		_, err = ballast.Write(make([]byte, 4<<10))
 	}
-	if !isFull(err) {
+	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	must(t, ballast.Close())
@@ -292,37 +292,9 @@ func testFullDisk(t *testing.T, disk string, open bool) {
 	})
 	must(t, err)
 	if open {
-		l.wantGap(t, 1)
+		wantGap(t, l, 1)
 	} else if denied != 1 {
 		t.Errorf("%d refusals are recorded, want 1", denied)
-	}
-}
-
-// TestFullDiskUnnoticed: the disk is full, and the background does not know it yet. An attempt is refused, a result
-// is not: else a burst of attempts would take the room of the results of what was begun.
-func TestFullDiskUnnoticed(t *testing.T) {
-	t.Parallel()
-	disk := smallDisk(t, "tmpfs")
-	l, err := Open(Options{Dir: filepath.Join(disk, "audit"), Ahead: 256 << 10})
-	must(t, err)
-	defer l.Close() //nolint:errcheck // see above
-	waitFor(t, "room", func() bool { return l.State().Room >= 128<<10 })
-	ballast, err := os.Create(filepath.Join(disk, "ballast"))
-	must(t, err)
-	for err == nil {
-		_, err = ballast.Write(make([]byte, 4<<10))
-	}
-	must(t, ballast.Close())
-
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer func(size int64) { l.size = size }(l.size)
-	l.full, l.size = nil, l.room-l.o.Ahead/2+1 // as after a burst of records
-	if err := l.admit(Record{Phase: PhaseResult, Parent: "begun"}); err != nil {
-		t.Errorf("a result: %v", err)
-	}
-	if err := l.admit(Record{Phase: PhaseAttempt}); !errors.Is(err, sandbox.Unavailable) {
-		t.Errorf("an attempt: %v, want that the disk is full", err)
 	}
 }
 
@@ -339,7 +311,7 @@ func TestFullDiskAtRotation(t *testing.T) {
 	ballast, err := os.Create(filepath.Join(disk, "ballast"))
 	must(t, err)
 	_, err = io.Copy(ballast, zeroes{})
-	if !isFull(err) {
+	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	must(t, ballast.Close())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/journal"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -56,10 +58,12 @@ const (
 
 // rowIndex is the view of a data folder.
 type rowIndex struct {
-	log  *Log
-	work chan struct{} // a token: records were written
-	stop context.CancelFunc
-	done chan struct{}
+	journal *journal.Journal
+	root    string // Options.Dir
+	log     *slog.Logger
+	work    chan struct{} // a token: records were written
+	stop    context.CancelFunc
+	done    chan struct{}
 
 	newest uint64 // the largest rowTime; of the goroutine alone
 
@@ -89,9 +93,9 @@ type rowFile struct {
 func (f *rowFile) len() int         { return len(f.rows) / rowBytes }
 func (f *rowFile) row(i int) []byte { return f.rows[i*rowBytes : (i+1)*rowBytes : (i+1)*rowBytes] }
 
-func startRows(l *Log) *rowIndex {
+func startRows(j *journal.Journal, o Options) *rowIndex {
 	ctx, stop := context.WithCancel(context.Background())
-	x := &rowIndex{log: l, stop: stop, done: make(chan struct{}), work: make(chan struct{}, 1), grown: make(chan struct{})}
+	x := &rowIndex{journal: j, root: o.Dir, log: o.Log, stop: stop, done: make(chan struct{}), work: make(chan struct{}, 1), grown: make(chan struct{})}
 	go x.run(ctx)
 	return x
 }
@@ -121,13 +125,13 @@ func (x *rowIndex) run(ctx context.Context) {
 	for failing := false; ctx.Err() == nil; {
 		err := x.advance(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			x.log.log.Error("the audit log cannot be indexed; queries miss records", "error", err)
+			x.log.Error("the audit log cannot be indexed; queries miss records", "error", err)
 		}
 		failing = err != nil
-		if wait(ctx, rowsTick, x.work) && x.log.synced.Load() < x.log.appended.Load() {
+		if wait(ctx, rowsTick, x.work) && x.journal.Synced() < x.journal.Appended() {
 			// Others commit, as a rule. What no caller waits for becomes durable here.
-			if wait(ctx, linger, nil) && x.log.synced.Load() < x.log.appended.Load() {
-				_ = x.log.durable(ctx, x.log.appended.Load())
+			if wait(ctx, linger, nil) && x.journal.Synced() < x.journal.Appended() {
+				_ = x.journal.Durable(ctx, x.journal.Appended())
 			}
 		}
 	}
@@ -135,8 +139,8 @@ func (x *rowIndex) run(ctx context.Context) {
 
 // advance indexes what is new in all folders.
 func (x *rowIndex) advance(ctx context.Context) error {
-	limit := x.log.synced.Load()
-	names, err := os.ReadDir(x.log.o.Dir)
+	limit := x.journal.Synced()
+	names, err := os.ReadDir(x.root)
 	if err != nil {
 		return err
 	}
@@ -187,7 +191,7 @@ func (x *rowIndex) writer(name string) *rowWriter {
 			return w
 		}
 	}
-	w := &rowWriter{name: name, dir: filepath.Join(x.log.o.Dir, name)}
+	w := &rowWriter{name: name, dir: filepath.Join(x.root, name)}
 	x.writers = append(x.writers, w)
 	return w
 }
@@ -205,7 +209,7 @@ func (x *rowIndex) drop(w *rowWriter, segs []segment.Segment) {
 }
 
 func (x *rowIndex) rowsPath(w *rowWriter, s segment.Segment) string {
-	return filepath.Join(x.log.o.Dir, rowsFolder, w.name, fmt.Sprintf("%020d%s", s.First, rowsSuffix))
+	return filepath.Join(x.root, rowsFolder, w.name, fmt.Sprintf("%020d%s", s.First, rowsSuffix))
 }
 
 // advanceSegment indexes the rest of a segment. Only this goroutine changes what a rowWriter has.
@@ -233,14 +237,14 @@ func (x *rowIndex) advanceSegment(ctx context.Context, w *rowWriter, s segment.S
 	switch {
 	case full: // a segment is durable before another one follows
 		limit, final = ^uint64(0), ^uint64(0)
-	case w.name != x.log.writer:
+	case w.name != x.journal.Writer():
 		limit, final = ^uint64(0), 0
 	}
 	if err := x.read(ctx, w, f, limit, final); err != nil || !full {
 		return err
 	}
 	if err := x.save(w, f); err != nil {
-		x.log.log.Warn("the index of a segment of the audit log cannot be kept; the next start takes longer", "error", err)
+		x.log.Warn("the index of a segment of the audit log cannot be kept; the next start takes longer", "error", err)
 	}
 	return nil
 }
@@ -382,8 +386,8 @@ func (x *rowIndex) save(w *rowWriter, f *rowFile) error {
 
 // flush waits until the own records are indexed.
 func (x *rowIndex) flush(ctx context.Context) error {
-	target := x.log.appended.Load()
-	if err := x.log.durable(ctx, target); err != nil {
+	target := x.journal.Appended()
+	if err := x.journal.Durable(ctx, target); err != nil {
 		return err
 	}
 	for {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/journal"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/platform/retry"
@@ -35,12 +37,13 @@ const (
 // it came, written together with the records, so that neither a crash here nor one there makes a
 // second copy. Only durable records are copied: the Seq of a record that a power cut took is used again.
 type shipper struct {
-	log   *Log
-	rdb   redis.UniversalClient
-	work  chan struct{} // a token: records were written or made durable
-	hurry chan struct{} // a token: a caller waits in Flush
-	stop  context.CancelFunc
-	done  chan struct{}
+	journal *journal.Journal
+	log     *slog.Logger
+	rdb     redis.UniversalClient
+	work    chan struct{} // a token: records were written or made durable
+	hurry   chan struct{} // a token: a caller waits in Flush
+	stop    context.CancelFunc
+	done    chan struct{}
 
 	keep *keeper // what bounds the streams
 
@@ -56,15 +59,15 @@ type shipper struct {
 	moved   chan struct{} // closed and replaced when shipped grows
 }
 
-func startShipper(l *Log) *shipper {
+func startShipper(j *journal.Journal, o Options) *shipper {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &shipper{
-		log: l, rdb: l.o.Redis, stop: stop, done: make(chan struct{}),
+		journal: j, log: o.Log, rdb: o.Redis, stop: stop, done: make(chan struct{}),
 		work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), moved: make(chan struct{}),
-		from:    segment.NewFollower(l.dir, &l.cuts, l.log),
-		cursors: map[string]uint64{}, atOpen: l.appended.Load(), highest: l.appended.Load(),
+		from:    segment.NewFollower(j.Dir(), j.Cuts(), o.Log),
+		cursors: map[string]uint64{}, atOpen: j.Appended(), highest: j.Appended(),
 	}
-	s.keep = startKeeper(ctx, l)
+	s.keep = startKeeper(ctx, o)
 	go s.run(ctx)
 	return s
 }
@@ -83,17 +86,24 @@ func (s *shipper) close(d time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	if err := s.flush(ctx); err != nil {
-		s.log.log.Info("audit records wait on disk for the next start to copy them to Redis", "error", err)
+		s.log.Info("audit records wait on disk for the next start to copy them to Redis", "error", err)
 	}
 	s.stop()
 	<-s.done
 	<-s.keep.done
 }
 
+// at is the Seq up to which all records are copied.
+func (s *shipper) at() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shipped
+}
+
 // flush waits until all that is appended now is copied.
 func (s *shipper) flush(ctx context.Context) error {
-	target := s.log.appended.Load()
-	if err := s.log.durable(ctx, target); err != nil {
+	target := s.journal.Appended()
+	if err := s.journal.Durable(ctx, target); err != nil {
 		return err
 	}
 	token(s.hurry)
@@ -152,14 +162,14 @@ func (s *shipper) run(ctx context.Context) {
 func (s *shipper) failed(err error) {
 	if !s.failing {
 		s.failing = true
-		s.log.log.Warn("audit records cannot be copied to Redis; they wait on disk", "error", err)
+		s.log.Warn("audit records cannot be copied to Redis; they wait on disk", "error", err)
 	}
 }
 
 func (s *shipper) recovered() {
 	if s.failing {
 		s.failing = false
-		s.log.log.Info("audit records are copied to Redis again")
+		s.log.Info("audit records are copied to Redis again")
 	}
 }
 
@@ -176,7 +186,7 @@ func (s *shipper) rest(ctx context.Context, pause time.Duration) {
 func (s *shipper) position(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	at, err := s.rdb.Get(ctx, store.AuditWriterKey(s.log.writer)).Uint64()
+	at, err := s.rdb.Get(ctx, store.AuditWriterKey(s.journal.Writer())).Uint64()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
@@ -195,7 +205,7 @@ func (s *shipper) truthful(cursor uint64) uint64 {
 	if cursor <= s.highest {
 		return cursor
 	}
-	s.log.log.Error("the audit log on disk ends before what was copied to Redis: its end was cut or an old copy restored",
+	s.log.Error("the audit log on disk ends before what was copied to Redis: its end was cut or an old copy restored",
 		"on_disk", s.highest, "in_redis", cursor)
 	return s.highest
 }
@@ -236,11 +246,11 @@ func (s *shipper) batch(ctx context.Context) error {
 
 // cursorAt are the keys that say how far this writer came, and with which head.
 func (s *shipper) cursorAt(done uint64, items []segment.Line) []any {
-	pairs := []any{store.AuditWriterKey(s.log.writer), done}
+	pairs := []any{store.AuditWriterKey(s.journal.Writer()), done}
 	if n := len(items); n > 0 && items[n-1].Seq == done {
 		if _, hash, ok := record.SplitHash(items[n-1].Text); ok {
-			h := Head{Writer: s.log.writer, Seq: done, Hash: string(hash)}
-			pairs = append(pairs, store.AuditHeadKey(s.log.writer), h.String())
+			h := Head{Writer: s.journal.Writer(), Seq: done, Hash: string(hash)}
+			pairs = append(pairs, store.AuditHeadKey(s.journal.Writer()), h.String())
 		}
 	}
 	return pairs
@@ -248,7 +258,7 @@ func (s *shipper) cursorAt(done uint64, items []segment.Line) []any {
 
 // limit waits until there are durable records to copy, and returns the Seq of the last one.
 func (s *shipper) limit(ctx context.Context) (uint64, error) {
-	for s.log.appended.Load() < s.from.Next() {
+	for s.journal.Appended() < s.from.Next() {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
@@ -256,13 +266,13 @@ func (s *shipper) limit(ctx context.Context) (uint64, error) {
 		case <-s.hurry:
 		}
 	}
-	if s.log.synced.Load() < s.from.Next()+batchRecords && !wait(ctx, linger, s.hurry) {
+	if s.journal.Synced() < s.from.Next()+batchRecords && !wait(ctx, linger, s.hurry) {
 		return 0, ctx.Err()
 	}
-	if err := s.log.durable(ctx, s.from.Next()); err != nil {
+	if err := s.journal.Durable(ctx, s.from.Next()); err != nil {
 		return 0, err
 	}
-	return s.log.synced.Load(), nil
+	return s.journal.Synced(), nil
 }
 
 // beginScript returns a writer's cursor, set back to ARGV[2] when it is larger. A stream of a version that had no lists is
@@ -342,13 +352,13 @@ func (s *shipper) send(ctx context.Context, tenant string, list []segment.Line) 
 		}
 		// Once in the life of this log and before anything of it is copied: from then on a cursor
 		// may rightly be larger.
-		at, err = cursorOf(beginScript.Run(ctx, s.rdb, []string{cursor, stream}, s.log.writer, s.atOpen))
+		at, err = cursorOf(beginScript.Run(ctx, s.rdb, []string{cursor, stream}, s.journal.Writer(), s.atOpen))
 		if err != nil {
 			return 0, err
 		}
 		s.cursors[tenant] = at
 	}
-	args := sendArgs{keys: []string{stream, cursor}, args: []any{s.log.writer, at}, lists: map[string]int{}}
+	args := sendArgs{keys: []string{stream, cursor}, args: []any{s.journal.Writer(), at}, lists: map[string]int{}}
 	for _, it := range list {
 		if it.Seq > at {
 			args.add(it)
@@ -367,7 +377,7 @@ func (s *shipper) send(ctx context.Context, tenant string, list []segment.Line) 
 	}
 	s.cursors[tenant] = got
 	if got < at {
-		s.log.log.Warn("Redis lost audit records; they are copied again", "tenant", tenant, "from", got+1, "to", at)
+		s.log.Warn("Redis lost audit records; they are copied again", "tenant", tenant, "from", got+1, "to", at)
 		return got + 1, nil
 	}
 	return 0, s.keep.full(ctx, tenant, length, bytes)

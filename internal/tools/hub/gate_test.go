@@ -19,9 +19,7 @@ func TestTimeouts(t *testing.T) {
 		"y":{"command":"%BIN%","args":["test-server"],"timeout":400}`), func(o *Options) { o.CallTimeout = time.Hour })
 	r.fails("x__sleep", `{"ms":60000}`, sandbox.Timeout, "x__sleep: no answer within 300ms")
 	r.fails("y__sleep", `{"ms":60000}`, sandbox.Timeout, "y__sleep: no answer within 400ms")
-	if r.ok("x__sleep", `{"ms":1}`) != `"slept"` {
-		t.Error("the server is of no use after a slow call")
-	}
+	r.ok("x__echo", `{"message":"the server is of use after a slow call"}`) // within the 20 s of the server
 }
 
 // inProgress starts n calls that take a while and returns when they are at the server.

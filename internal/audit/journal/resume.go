@@ -1,4 +1,4 @@
-package audit
+package journal
 
 import (
 	"crypto/rand"
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
@@ -20,6 +21,8 @@ import (
 const (
 	lockFile   = "lock"
 	writerFile = "writer"
+	// lockWait is how long a lock is tried for.
+	lockWait = time.Second
 )
 
 // ofSlot is the name of a slot's file: the first one has no number.
@@ -39,79 +42,91 @@ func lockDir(dir string, slot int) (*os.File, error) {
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be opened")
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		return nil, sandbox.Wrap(sandbox.Conflict, err, "another server writes this audit log")
+	// A child of the process before has the lock, too, until it has become another program.
+	for deadline := time.Now().Add(lockWait); ; time.Sleep(lockWait / 50) {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if time.Now().After(deadline) {
+			_ = f.Close()
+			return nil, sandbox.Wrap(sandbox.Conflict, err, "another server writes this audit log")
+		}
 	}
-	return f, nil
+}
+
+// end is where a writer's segments stopped.
+type end struct {
+	origin
+	tail tail
+	last record.Head // zero: there is no record
+	open segment.Attempts
 }
 
 // resume finds the end of the log and opens it for appending.
-func (l *Log) resume() error {
-	var err error
-	if l.writer, err = writerID(filepath.Join(l.o.Dir, ofSlot(writerFile, l.o.Slot))); err != nil {
-		return err
+func resume(o Options) (e end, err error) {
+	if e.writer, err = writerID(filepath.Join(o.Dir, ofSlot(writerFile, o.Slot))); err != nil {
+		return e, err
 	}
-	l.dir = filepath.Join(l.o.Dir, l.writer)
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return err
+	e.dir = filepath.Join(o.Dir, e.writer)
+	if err := os.MkdirAll(e.dir, 0o700); err != nil {
+		return e, err
 	}
-	segs, err := segment.List(l.dir)
+	segs, err := segment.List(e.dir)
 	if err != nil {
-		return err
+		return e, err
 	}
 	for ; len(segs) > 0; segs = segs[:len(segs)-1] {
 		last := segs[len(segs)-1]
-		found, err := l.resumeIn(segs, last)
+		found, err := e.resumeIn(o, segs, last)
 		if err != nil || found {
-			return err
+			return e, err
 		}
 		// It has no record at all: a crash came right after it was begun.
 		if err := errors.Join(os.Remove(last.Path), ignoreMissing(os.Remove(segment.AttemptsPath(last.Path)))); err != nil {
-			return err
+			return e, err
 		}
 	}
-	l.open = segment.Attempts{}
-	l.f, err = os.OpenFile(filepath.Join(l.dir, segment.Name(1)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	e.open = segment.Attempts{}
+	e.tail.f, err = os.OpenFile(filepath.Join(e.dir, segment.Name(1)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return e, err
 	}
-	return errors.Join(lockedfile.SyncDir(l.dir), lockedfile.SyncDir(l.o.Dir))
+	return e, errors.Join(lockedfile.SyncDir(e.dir), lockedfile.SyncDir(o.Dir))
 }
 
 // resumeIn goes on in a segment, unless it holds no record.
-func (l *Log) resumeIn(segs []segment.Segment, seg segment.Segment) (found bool, err error) {
-	if err := segment.CutTorn(seg.Path, l.log); err != nil {
+func (e *end) resumeIn(o Options, segs []segment.Segment, seg segment.Segment) (found bool, err error) {
+	if err := segment.CutTorn(seg.Path, o.Log); err != nil {
 		return false, err
 	}
-	if l.open, err = segment.OpenBefore(segs, l.log); err != nil {
+	if e.open, err = segment.OpenBefore(segs, o.Log); err != nil {
 		return false, err
 	}
-	var tail Record
-	in, err := segment.Scan(seg.Path, func(r Record) {
-		tail = r
-		l.open.Add(r)
-		l.resumed(r)
+	var last record.Record
+	in, err := segment.Scan(seg.Path, func(r record.Record) {
+		last = r
+		e.open.Add(r)
+		o.Observe(r)
 	})
 	if err != nil || in.End == 0 {
 		return false, err
 	}
-	if l.f, err = os.OpenFile(seg.Path, os.O_WRONLY, 0o600); err != nil {
+	f, err := os.OpenFile(seg.Path, os.O_WRONLY, 0o600)
+	if err != nil {
 		return false, err
 	}
-	info, err := l.f.Stat()
+	info, err := f.Stat()
 	if err == nil {
 		// What the last process wrote without a commit may still be on its way to the disk.
-		err = l.f.Sync()
+		err = f.Sync()
 	}
 	if err != nil {
-		_ = l.f.Close()
+		_ = f.Close()
 		return false, err
 	}
-	l.size, l.room, l.head = in.End, info.Size(), tail.Hash
-	l.appended.Store(tail.Seq)
-	l.synced.Store(tail.Seq)
-	l.durably = Head{Writer: l.writer, Seq: tail.Seq, Hash: tail.Hash}
+	e.tail = tail{f: f, size: in.End, room: info.Size()}
+	e.last = record.Head{Writer: e.writer, Seq: last.Seq, Hash: last.Hash}
 	return true, nil
 }
 
