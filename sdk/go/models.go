@@ -68,7 +68,8 @@ type TemplateLimits struct {
 	PIDs        int64 `json:"pids"`
 }
 
-// AcquireOptions say what sandbox a thread gets. An empty value: one of the default template, or as it was.
+// AcquireOptions are what a thread asks of its sandbox. An empty value: one of the default template, or as
+// it was.
 type AcquireOptions struct {
 	Template string            `json:"template,omitempty"` // Name of a template; the default one when absent
 	Labels   map[string]string `json:"labels,omitempty"`   // Replace the thread's labels
@@ -95,7 +96,7 @@ type Command struct {
 	// Variables by the names of secrets, for this run only; the code has their values
 	EnvSecrets map[string]string `json:"env_secrets,omitempty"`
 	Stdin      string            `json:"stdin,omitempty"`
-	// WriteStdin needs it; true with Start when absent
+	// Leave stdin open to write to it later; true with Start when absent
 	KeepStdin      *bool   `json:"keep_stdin,omitempty"`
 	TimeoutSeconds float64 `json:"timeout_s,omitempty"` // 60 when absent or 0; at most 3600
 	// Each of stdout and stderr; 1048576 when absent or 0; at most 16777216
@@ -145,6 +146,7 @@ type Script struct {
 // Result is an exec, running or ended.
 type Result struct {
 	ExecID string `json:"exec_id"`
+	// "running", "exited", "timeout", "oom", "killed" or "lost"
 	Status string `json:"status"`
 	// Why the server ended it, or what it did not keep of it
 	Detail   string `json:"detail,omitempty"`
@@ -202,7 +204,7 @@ type ExecInfo struct {
 	ExecID     string    `json:"exec_id"`
 	Action     string    `json:"action"` // exec, execute_code or skill_run
 	Subject    string    `json:"subject"`
-	Status     string    `json:"status"`
+	Status     string    `json:"status"` // "running", "exited", "timeout", "oom", "killed" or "lost"
 	ExitCode   *int      `json:"exit_code"`
 	Background bool      `json:"background"`
 	StartedAt  time.Time `json:"started_at"`
@@ -221,7 +223,7 @@ type CodeContext struct {
 	LastUsedAt time.Time `json:"last_used_at"`
 }
 
-// ContextOptions say what context is made.
+// ContextOptions are what is asked of a new context.
 type ContextOptions struct {
 	// As the server is configured for execute_code when absent; "python", "typescript" or "javascript"
 	Language string `json:"language,omitempty"`
@@ -262,7 +264,7 @@ type Written struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Edited says how often a text was replaced.
+// Edited is an edited file: how often a text was replaced.
 type Edited struct {
 	Path        string `json:"path"`
 	Occurrences int    `json:"occurrences"`
@@ -428,7 +430,7 @@ type SkillFile struct {
 	Text string `json:"text,omitempty"`
 }
 
-// SkillInstalled says what became of an installation.
+// SkillInstalled is what became of an installation.
 type SkillInstalled struct {
 	Success   bool   `json:"success"`
 	SkillName string `json:"skill_name"`
@@ -494,7 +496,7 @@ type AuditRecord struct {
 	Hash      string          `json:"hash"`
 }
 
-// AuditVerification says whether the audit log is whole.
+// AuditVerification is the outcome of a check of the audit log.
 type AuditVerification struct {
 	OK       bool            `json:"ok"`
 	Records  int64           `json:"records"`
@@ -522,7 +524,7 @@ type Health struct {
 	Version string `json:"version"`
 }
 
-// FieldError says what is wrong with one field of a request.
+// FieldError is what is wrong with one field of a request.
 type FieldError struct {
 	Field  string `json:"field"`
 	Detail string `json:"detail"`

@@ -13,6 +13,9 @@ func (c *clientModels) goText() string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\npackage skerry\n\nimport (\n\"encoding/json\"\n\"time\"\n)\n", clientModelsMark)
 	for _, m := range c.models {
+		if m.only == tsClient {
+			continue
+		}
 		b.WriteString("\n")
 		goComment(&b, m.name+" "+m.is)
 		fmt.Fprintf(&b, "type %s struct {\n", m.name)
@@ -110,10 +113,7 @@ func (c *clientModels) goType(f clientField) string {
 
 func (c *clientModels) goTypeOf(s apiSchema) string {
 	if ref := refName(s); ref != "" {
-		if c.goNames[ref] == "" {
-			c.t.Errorf("the models have no %s: add it to clientModelTable, or leave out the fields of that type", ref)
-		}
-		return c.goNames[ref]
+		return c.model(ref).name
 	}
 	if s.Items != nil {
 		return "[]" + c.goTypeOf(*s.Items)

@@ -8,14 +8,23 @@ import (
 type clientModel struct {
 	schema string
 	name   string // in the clients; the schema's when empty
+	ts     string // in the TypeScript client, when it is another name; inline: without a name, where it is used
+	only   string // the only client that has it: goClient or tsClient
 	is     string // the comment of the type, behind its name
 	// fields is their order, which is the order of what the commands print. The document's further ones follow.
 	fields string
 	// without are fields that the clients do not have: commands print the models, and their output stays the same.
-	without string
+	without   string
+	withoutTS string // the same of the TypeScript client alone
 
 	made []clientField
 }
+
+const (
+	inline   = "inline"
+	goClient = "go"
+	tsClient = "typescript"
+)
 
 // clientModelTable is what the document does not say of the models.
 var clientModelTable = []clientModel{
@@ -23,51 +32,51 @@ var clientModelTable = []clientModel{
 		schema: "Thread", name: "ThreadInfo", is: "is a thread as the server knows it.",
 		fields: "thread_id tenant user labels mode created_at last_active_at workspace sandbox", without: "capabilities skills",
 	},
-	{schema: "DiskUsage", is: "is how much a thread's files take.", fields: "bytes files"},
+	{schema: "DiskUsage", ts: inline, is: "is how much a thread's files take.", fields: "bytes files"},
 	{
 		schema: "Sandbox", is: "is the sandbox of a thread.",
 		fields: "id state template driver runtime warm created_at idle_timeout_s timings_ms", without: "loosened waiting",
 	},
-	{schema: "Timings", is: "are how long the start of a sandbox took, in milliseconds.", fields: "queue create ready"},
+	{schema: "Timings", ts: inline, is: "are how long the start of a sandbox took, in milliseconds.", fields: "queue create ready"},
 	{
 		schema: "Template", is: "is a kind of sandbox.",
 		fields:  "name description languages runtime idle_timeout_s limits",
 		without: "deno env interpreters javascript loosened max_age_s pool smoke",
 	},
 	{
-		schema: "Limits", name: "TemplateLimits", is: "bound a sandbox.",
+		schema: "Limits", name: "TemplateLimits", ts: inline, is: "bound a sandbox.",
 		fields: "cpu_millis memory_bytes disk_bytes file_bytes tmp_bytes open_files pids",
 	},
 	{
 		schema: "SandboxBody", name: "AcquireOptions",
-		is:     "say what sandbox a thread gets. An empty value: one of the default template, or as it was.",
+		is:     "are what a thread asks of its sandbox. An empty value: one of the default template, or as it was.",
 		fields: "template labels env skills capabilities mode wait_s",
 	},
 	{
 		schema: "ExecBody", name: "Command", is: "is what {Exec} runs: either {Command} by a shell, or {Argv} without one.",
-		fields: "command argv cwd env env_secrets stdin keep_stdin timeout_s max_output_bytes report_files background pty",
+		fields: "command argv cwd env env_secrets stdin keep_stdin timeout_s max_output_bytes report_files background pty", withoutTS: "background",
 	},
-	{schema: "PtySize", name: "PTYSize", is: "is the size of a terminal, in characters.", fields: "cols rows"},
+	{schema: "PtySize", name: "PTYSize", ts: inline, is: "is the size of a terminal, in characters.", fields: "cols rows"},
 	{
 		schema: "CodeBody", name: "Code", is: "is what {ExecuteCode} runs.",
 		fields: "code language timeout max_output_chars env env_secrets context_id",
 	},
 	{schema: "SkillBody", name: "Script", is: "is what {RunSkill} runs.", fields: "script args stdin env env_secrets timeout_s"},
 	{
-		schema: "ExecResult", name: "Result", is: "is an exec, running or ended.",
+		schema: "ExecResult", name: "Result", ts: "ExecResult", is: "is an exec, running or ended.",
 		fields: "exec_id status detail exit_code stdout stderr encoding truncated stdout_path stderr_path duration_ms usage " +
 			"tools_called files files_truncated context results results_left_out",
 	},
-	{schema: "ExecUsage", name: "Usage", is: "is what an exec used.", fields: "cpu_ms max_rss_bytes"},
+	{schema: "ExecUsage", name: "Usage", ts: inline, is: "is what an exec used.", fields: "cpu_ms max_rss_bytes"},
 	{schema: "ToolCall", name: "ToolCalled", is: "is one tool call that code made.", fields: "tool status ms error"},
 	{schema: "FileChange", is: "is a file that an exec changed.", fields: "path bytes mime sha256 change"},
-	{schema: "ContextOutcome", is: "is what became of the context that code ran in.", fields: "context_id state detail"},
+	{schema: "ContextOutcome", ts: inline, is: "is what became of the context that code ran in.", fields: "context_id state detail"},
 	{schema: "ExecInfo", is: "is one line of the list of execs.", fields: "exec_id action subject status exit_code background started_at"},
 	{
 		schema: "CodeContext", is: "is an interpreter that keeps its variables between runs.",
 		fields: "context_id language cwd state detail exec_id runs created_at last_used_at",
 	},
-	{schema: "ContextBody", name: "ContextOptions", is: "say what context is made.", fields: "language cwd"},
+	{schema: "ContextBody", name: "ContextOptions", is: "are what is asked of a new context.", fields: "language cwd"},
 	{
 		schema: "FileText", is: "is a file by lines.",
 		fields: "path content encoding bytes total_lines start_line end_line next_offset truncated modified_at",
@@ -75,22 +84,22 @@ var clientModelTable = []clientModel{
 	{schema: "Unpacked", is: "is what {PutArchive} wrote.", fields: "path files bytes"},
 	{schema: "WatchedChange", is: "is a change in a watched folder.", fields: "path change is_dir"},
 	{schema: "Written", is: "is a file that was written.", fields: "path bytes"},
-	{schema: "Edited", is: "says how often a text was replaced.", fields: "path occurrences"},
+	{schema: "Edited", is: "is an edited file: how often a text was replaced.", fields: "path occurrences"},
 	{schema: "FileEntry", is: "is a file or folder.", fields: "path is_dir bytes mode modified_at symlink"},
 	{schema: "FileListing", is: "is what a folder holds, or what a pattern found.", fields: "items truncated"},
-	{schema: "GrepMatch", is: "is a line that a pattern found.", fields: "path line text before after"},
+	{schema: "GrepMatch", ts: inline, is: "is a line that a pattern found.", fields: "path line text before after"},
 	{schema: "GrepMatches", is: "are the lines that a pattern found.", fields: "items truncated"},
 	{
 		schema: "Transferred", is: "is what became of one file of an upload or download.",
 		fields: "path bytes content encoding error detail",
 	},
 	{
-		schema: "ToolServer", is: "is an MCP server that a thread may use.",
+		schema: "ToolServer", ts: inline, is: "is an MCP server that a thread may use.",
 		fields: "name description transport state tool_count error",
 	},
 	{schema: "ServersAnswer", name: "ToolServers", is: "are the MCP servers that a thread may use.", fields: "servers total_tools"},
 	{
-		schema: "ToolFound", name: "Tool", is: "is a tool of an MCP server; the detail of a {ToolQuery} says which fields are there.",
+		schema: "ToolFound", name: "Tool", is: "is a tool of an MCP server; the detail of a ToolQuery says which fields are there.",
 		fields: "name short_name server description parameters output wrapper_path", without: "findings quarantined score why",
 	},
 	{
@@ -116,7 +125,7 @@ var clientModelTable = []clientModel{
 	{schema: "ActiveSkill", is: "is the text of a skill and what is in its folder.", fields: "name content location resources"},
 	{schema: "SkillFile", is: "is a file of a skill.", fields: "path location bytes mime text"},
 	{
-		schema: "SkillInstalled", is: "says what became of an installation.",
+		schema: "SkillInstalled", is: "is what became of an installation.",
 		fields: "success skill_name digest message findings",
 	},
 	{
@@ -124,7 +133,7 @@ var clientModelTable = []clientModel{
 		fields:  "id state tenant user thread_id exec_id server tool skill why arguments args_hash created_at expires_at",
 		without: "annotations bytes decision key_id record request_id used_at",
 	},
-	{schema: "DecisionBody", name: "Decision", is: "is what a person says to an {Approval}.", fields: "decision reason scope"},
+	{schema: "DecisionBody", name: "Decision", is: "is what a person says to an Approval.", fields: "decision reason scope"},
 	{
 		schema: "AuditRecord", is: "is one record of the audit log.",
 		fields: "id writer seq time phase action outcome subject detail tenant user thread sandbox exec parent request_id " +
@@ -132,22 +141,26 @@ var clientModelTable = []clientModel{
 		without: "actor auth key_id out_hash role source trace_id user_agent why",
 	},
 	{
-		schema: "AuditVerification", is: "says whether the audit log is whole.",
+		schema: "AuditVerification", is: "is the outcome of a check of the audit log.",
 		fields: "ok records first_bad", without: "heads writers",
 	},
 	{
-		schema: "AuditBadRecord", is: "is the first record that is not as it was written.",
+		schema: "AuditBadRecord", ts: inline, is: "is the first record that is not as it was written.",
 		fields: "writer seq id reason detail", without: "line segment through",
 	},
 	{
-		schema: "PluginMessage", is: "is the text of a plugin's command, ready to be the user's message.",
+		schema: "PluginMessage", only: goClient, is: "is the text of a plugin's command, ready to be the user's message.",
 		fields: "message findings",
 	},
-	{schema: "Health", is: "is what a server says of itself.", fields: "status version"},
-	{schema: "FieldError", is: "says what is wrong with one field of a request.", fields: "field detail"},
+	{schema: "Health", only: goClient, is: "is what a server says of itself.", fields: "status version"},
+	{schema: "FieldError", is: "is what is wrong with one field of a request.", fields: "field detail"},
 	{
 		schema: "Limit", is: "is the limit of a tenant, user or key that was met.",
 		fields: "limit scope who max used retry_after_s free_at",
+	},
+	{
+		schema: "Problem", only: tsClient, is: "is an error as the server sends it (RFC 9457).",
+		fields: "type title status detail code errors limit not_started",
 	},
 }
 
@@ -155,7 +168,7 @@ var clientModelTable = []clientModel{
 var clientNotes = map[string]string{
 	"CodeContext.exec_id":    "Of what runs in it",
 	"ExecBody.background":    "{Start} sets it",
-	"ExecBody.keep_stdin":    "{WriteStdin} needs it; true with {Start} when absent",
+	"ExecBody.keep_stdin":    "Leave stdin open to write to it later; true with {Start} when absent",
 	"ExecBody.pty":           "With {Start}: a terminal, joined by WebSocket",
 	"ExecInfo.action":        "exec, execute_code or skill_run",
 	"ExecResult.context":     "Of a run in a context: what became of it",
@@ -176,8 +189,11 @@ var clientNotes = map[string]string{
 
 // clientValues are the texts that fields may have that the document does not say.
 var clientValues = map[string][]string{
+	"ExecInfo.status": execStatuses, "ExecResult.status": execStatuses,
 	"Sandbox.state": texts(sandbox.Starting, sandbox.Running, sandbox.Paused, sandbox.Stopping, sandbox.Lost, sandbox.Hibernated),
 }
+
+var execStatuses = texts(sandbox.StatusRunning, sandbox.StatusExited, sandbox.StatusTimeout, sandbox.StatusOOM, sandbox.StatusKilled, sandbox.StatusLost)
 
 func texts[T ~string](all ...T) []string {
 	var out []string
@@ -201,3 +217,19 @@ var goFieldTypes = map[string]string{
 	"results_left_out": "int", "retry_after_s": "int", "showing": "int", "start_line": "int", "tool_count": "int",
 	"total_lines": "int", "total_tools": "int", "Unpacked.files": "int",
 }
+
+// tsAlias is a type of the TypeScript client for the texts that some fields may have.
+type tsAlias struct {
+	name, is string
+	fields   string // the values are those of the first one
+}
+
+var tsAliases = []tsAlias{
+	{"SandboxState", "is what a sandbox does.", "Sandbox.state"},
+	{"Language", "is what {ExecuteCode} can run.", "CodeBody.language"},
+	{"ExecStatus", "is how an exec ended, or that it runs.", "ExecResult.status ExecInfo.status"},
+	{"ErrorCode", "is what kind of error the server answered. The codes stay the same over time, unlike the texts.", "Problem.code"},
+}
+
+// tsValues are texts that only the TypeScript client has.
+var tsValues = map[string][]string{"WatchedChange.change": texts(sandbox.EventStarted)}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestClientModels: the models of the Go client are what the OpenAPI document makes.
+// TestClientModels: the models of the Go and the TypeScript client are what the OpenAPI document makes.
 func TestClientModels(t *testing.T) {
 	t.Parallel()
 	var doc apiDoc
@@ -19,7 +19,7 @@ func TestClientModels(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := readClientModels(t, doc)
-	for file, text := range map[string]string{"../../../sdk/go/models.go": c.goText()} {
+	for file, text := range map[string]string{"../../../sdk/go/models.go": c.goText(), "../../../sdk/typescript/src/models.ts": c.tsText()} {
 		if *update {
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // everyone may read the code
 				t.Fatal(err)
@@ -31,11 +31,11 @@ func TestClientModels(t *testing.T) {
 	}
 }
 
-// clientModels writes the models of the clients. goNames has the Go name of each schema.
+// clientModels writes the models of the clients.
 type clientModels struct {
-	t       *testing.T
-	models  []clientModel
-	goNames map[string]string
+	t      *testing.T
+	models []clientModel
+	named  map[string]clientModel // by schema
 }
 
 // clientField is a field of a model, with what the document says of it.
@@ -47,7 +47,7 @@ type clientField struct {
 
 // readClientModels joins the table with the document. It reports each name that only the table has.
 func readClientModels(t *testing.T, doc apiDoc) *clientModels {
-	c := &clientModels{t: t, models: slices.Clone(clientModelTable), goNames: map[string]string{}}
+	c := &clientModels{t: t, models: slices.Clone(clientModelTable), named: map[string]clientModel{}}
 	known := map[string]bool{}
 	for i := range c.models {
 		m := &c.models[i]
@@ -58,7 +58,9 @@ func readClientModels(t *testing.T, doc apiDoc) *clientModels {
 		if m.name == "" {
 			m.name = m.schema
 		}
-		c.goNames[m.schema] = m.name
+		if m.ts == "" {
+			m.ts = m.name
+		}
 		first, without := strings.Fields(m.fields), strings.Fields(m.without)
 		for _, name := range slices.Concat(first, without) {
 			if _, ok := s.Properties[name]; !ok {
@@ -72,12 +74,11 @@ func readClientModels(t *testing.T, doc apiDoc) *clientModels {
 			required := slices.Contains(s.Required, name)
 			m.made = append(m.made, clientField{apiSchema: s.Properties[name], key: m.schema + "." + name, name: name, required: required})
 		}
+		c.named[m.schema] = *m
 	}
-	for _, keys := range [][]string{keysOf(clientNotes), keysOf(goFieldNames), keysOf(goFieldTypes), keysOf(clientValues)} {
-		for _, key := range keys {
-			if !known[key] {
-				t.Errorf("the models have no %s", key)
-			}
+	for _, key := range slices.Concat(keysOf(clientNotes), keysOf(goFieldNames), keysOf(goFieldTypes), keysOf(clientValues), keysOf(tsValues)) {
+		if !known[key] {
+			t.Errorf("the models have no %s", key)
 		}
 	}
 	return c
@@ -121,6 +122,15 @@ func (f clientField) values() []string {
 		all = append(all, fmt.Sprint(v))
 	}
 	return all
+}
+
+// model is the model of a schema that a field refers to.
+func (c *clientModels) model(schema string) clientModel {
+	m, ok := c.named[schema]
+	if !ok {
+		c.t.Errorf("the models have no %s: add it to clientModelTable, or leave out the fields of that type", schema)
+	}
+	return m
 }
 
 // kind is the JSON type, and whether the value may be null. An empty kind is any JSON.

@@ -6,7 +6,6 @@ import type {
   ActiveSkill,
   AddedSkill,
   Approval,
-  AuditFilter,
   AuditRecord,
   AuditVerification,
   Code,
@@ -23,12 +22,12 @@ import type {
   Template,
   ThreadInfo,
   Tool,
-  ToolQuery,
   ToolResult,
   ToolSearch,
   ToolServers,
   VirtualSkill,
 } from "./models.js";
+import type { AuditFilter, ToolQuery } from "./queries.js";
 import { path, sleep, Transport, type CallOptions, type Options, type Query, type Request } from "./transport.js";
 
 /** The client of one server. */

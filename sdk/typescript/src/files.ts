@@ -1,4 +1,5 @@
-import type { ArchiveFormat, Edited, FileEntry, FileListing, FileText, GrepMatches, GrepOptions, Transferred, Unpacked, WatchedChange, Written } from "./models.js";
+import type { Edited, FileEntry, FileListing, FileText, GrepMatches, Transferred, Unpacked, WatchedChange, Written } from "./models.js";
+import type { ArchiveFormat, GrepOptions } from "./queries.js";
 import { decoded, toBase64 } from "./sse.js";
 import { path, type Bytes, type CallOptions, type Request, type Transport } from "./transport.js";
 

@@ -1,8 +1,9 @@
 export { Context, Skerry, Thread, ThreadSkills, Tools } from "./client.js";
-export { ConnectionError, DeadlineError, LostError, SkerryError, type ErrorCode, type FieldError, type Limit, type Problem } from "./errors.js";
+export { ConnectionError, DeadlineError, LostError, SkerryError } from "./errors.js";
 export { Exec, stderrBytes, stdoutBytes, type ExecEvent } from "./execs.js";
 export { Files } from "./files.js";
 export type * from "./models.js";
-export { Terminal, type Socket, type SocketConstructor } from "./terminal.js";
+export type * from "./queries.js";
+export { Terminal, type Socket, type SocketConstructor, type TerminalExit } from "./terminal.js";
 export { path, type Bytes, type CallOptions, type Options, type Query, type Request } from "./transport.js";
 export type { Kind } from "./repeat.js";

@@ -1,5 +1,5 @@
 import { ConnectionError, SkerryError } from "./errors.js";
-import type { TerminalExit } from "./models.js";
+import type { ExecStatus } from "./models.js";
 import { path, type CallOptions, type Transport } from "./transport.js";
 
 const sentFrame = 32 << 10;
@@ -15,6 +15,14 @@ export interface Socket {
 
 /** What makes a WebSocket: the global one of Node ≥ 22, bun and deno, or one that is given. */
 export type SocketConstructor = new (url: string, options: { headers: Record<string, string> }) => Socket;
+
+/** How the program of a terminal ended; `result` of its exec has the whole. */
+export interface TerminalExit {
+  exec_id: string;
+  status: ExecStatus;
+  exit_code: number | null;
+  duration_ms: number;
+}
 
 /** Bytes to and from the terminal of an exec. Iterating over it gives what it shows, until its program ends. To close it never ends the exec. */
 export class Terminal implements AsyncIterable<Uint8Array> {

@@ -1,4 +1,5 @@
-import { ConnectionError, DeadlineError, errorFrom, LostError, SkerryError, type ErrorCode, type Problem } from "./errors.js";
+import { ConnectionError, DeadlineError, errorFrom, LostError, SkerryError } from "./errors.js";
+import type { ErrorCode, Problem } from "./models.js";
 import { Repeats, type Kind } from "./repeat.js";
 import { messages, type Message } from "./sse.js";
 import type { SocketConstructor } from "./terminal.js";
