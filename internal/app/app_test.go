@@ -30,7 +30,7 @@ func TestNewFails(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the data folder is still locked: %v", err)
 	}
-	if err := lock.Close(); err != nil {
+	if err := lock.Unlock(); err != nil {
 		t.Error(err)
 	}
 }

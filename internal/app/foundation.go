@@ -104,7 +104,7 @@ func (b *builder) openData(ctx context.Context) (*dataFolder, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.onClose(lock.Close)
+	b.onClose(lock.Unlock)
 	if err := store.CheckFolder(b.cfg.Data); err != nil {
 		return nil, err
 	}

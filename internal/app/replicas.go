@@ -10,14 +10,13 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/drain"
 	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
 	"github.com/skerry-sandbox/skerry/internal/ownership/placement"
 	"github.com/skerry-sandbox/skerry/internal/ownership/replica"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 )
@@ -29,19 +28,19 @@ import (
 var ErrDataInUse = errors.New("another skerry server uses this data folder")
 
 // LockData takes a data folder: for this process alone, or together with others that share it.
-func LockData(dir string, shared bool) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+func LockData(dir string, shared bool) (*lockedfile.FileLock, error) {
+	lock := lockedfile.TryLock
+	if shared {
+		lock = lockedfile.TryShare
+	}
+	l, err := lock(filepath.Join(dir, "lock"))
+	if errors.Is(err, lockedfile.ErrBusy) {
+		return nil, fmt.Errorf("%s: %w%s", dir, ErrDataInUse, whoHas(dir))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	how := unix.LOCK_EX
-	if shared {
-		how = unix.LOCK_SH
-	}
-	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w%s", dir, ErrDataInUse, whoHas(dir)), f.Close())
-	}
-	return f, nil
+	return l, nil
 }
 
 // ReplicasDir is the folder of a data folder where its servers have their slots.

@@ -47,7 +47,7 @@ type living struct {
 type journal struct {
 	path string
 	log  *slog.Logger
-	lock *os.File
+	lock *lockedfile.FileLock
 	sync *groupcommit.Committer
 
 	mu     sync.Mutex // held over apply and append, so that the file has the order of the changes
@@ -60,21 +60,20 @@ type journal struct {
 
 // openJournal reads the journal, writes it anew without its history, and returns its records.
 func openJournal(path string, log *slog.Logger) (*journal, []entry, error) {
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	lock, err := lockedfile.TryLock(path + ".lock")
+	if errors.Is(err, lockedfile.ErrBusy) {
+		return nil, nil, sandbox.Wrap(sandbox.Conflict, err, "another server uses this data folder")
+	}
 	if err != nil {
 		return nil, nil, sandbox.Wrap(sandbox.Unavailable, err, "the state journal cannot be opened")
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = lock.Close()
-		return nil, nil, sandbox.Wrap(sandbox.Conflict, err, "another server uses this data folder")
-	}
 	j := &journal{path: path, log: log, lock: lock, live: map[string]living{}}
 	if err := j.read(); err != nil {
-		_ = lock.Close()
+		_ = lock.Unlock()
 		return nil, nil, sandbox.Wrap(sandbox.Unavailable, err, "the state journal cannot be read")
 	}
 	if err := j.compact(); err != nil {
-		_ = lock.Close()
+		_ = lock.Unlock()
 		return nil, nil, sandbox.Wrap(sandbox.Unavailable, err, "the state journal cannot be written")
 	}
 	j.sync = groupcommit.New(j.fsync)
@@ -250,5 +249,5 @@ func (j *journal) close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.broken = os.ErrClosed
-	return errors.Join(err, j.f.Close(), j.lock.Close())
+	return errors.Join(err, j.f.Close(), j.lock.Unlock())
 }

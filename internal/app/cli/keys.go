@@ -122,7 +122,7 @@ func createKey(ctx context.Context, api *client.Client, k auth.Key, data, redis 
 		if err != nil {
 			return "", err
 		}
-		defer lock.Close()
+		defer lock.Unlock() //nolint:errcheck // the command ends, and with it the lock
 	}
 	s, err := app.OpenStore(ctx, cfg, nil, newLog("warn"))
 	if err != nil {

@@ -78,7 +78,7 @@ func (p *progress) Cuts() *atomic.Uint64 { return &p.cuts }
 // Journal writes the records of one writer. Make one with Open. It is safe for concurrent use.
 type Journal struct {
 	o      Options
-	lock   *os.File
+	lock   *lockedfile.FileLock
 	hungry chan struct{} // a token: room is wanted
 	stop   chan struct{} // closed by Stop
 	owned  sync.WaitGroup
@@ -124,7 +124,7 @@ func Open(o Options) (*Journal, error) {
 	}
 	end, err := resume(o)
 	if err != nil {
-		_ = lock.Close()
+		_ = lock.Unlock()
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be opened")
 	}
 	j := &Journal{
@@ -370,7 +370,7 @@ func (j *Journal) Close() error {
 	for _, old := range j.retired {
 		err = errors.Join(err, old.close())
 	}
-	if err = errors.Join(err, j.tail.f.Close(), j.lock.Close()); err != nil {
+	if err = errors.Join(err, j.tail.f.Close(), j.lock.Unlock()); err != nil {
 		return fmt.Errorf("close the audit log: %w", err)
 	}
 	return nil

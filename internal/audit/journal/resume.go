@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
@@ -21,8 +19,6 @@ import (
 const (
 	lockFile   = "lock"
 	writerFile = "writer"
-	// lockWait is how long a lock is tried for.
-	lockWait = time.Second
 )
 
 // ofSlot is the name of a slot's file: the first one has no number.
@@ -34,25 +30,18 @@ func ofSlot(name string, slot int) string {
 }
 
 // lockDir makes the folder and takes a slot of it for this process.
-func lockDir(dir string, slot int) (*os.File, error) {
+func lockDir(dir string, slot int) (*lockedfile.FileLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the folder of the audit log cannot be made")
 	}
-	f, err := os.OpenFile(filepath.Join(dir, ofSlot(lockFile, slot)), os.O_CREATE|os.O_RDWR, 0o600)
+	l, err := lockedfile.TryLock(filepath.Join(dir, ofSlot(lockFile, slot)))
+	if errors.Is(err, lockedfile.ErrBusy) {
+		return nil, sandbox.Wrap(sandbox.Conflict, err, "another server writes this audit log")
+	}
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be opened")
 	}
-	// A child of the process before has the lock, too, until it has become another program.
-	for deadline := time.Now().Add(lockWait); ; time.Sleep(lockWait / 50) {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if time.Now().After(deadline) {
-			_ = f.Close()
-			return nil, sandbox.Wrap(sandbox.Conflict, err, "another server writes this audit log")
-		}
-	}
+	return l, nil
 }
 
 // end is where a writer's segments stopped.

@@ -16,10 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -128,7 +125,7 @@ func (b *Book) All() ([]OwnerRecord, error) {
 type Page struct {
 	book *Book
 	t    sandbox.Thread
-	lock *os.File
+	lock *lockedfile.FileLock
 }
 
 // Lock waits until no other process has the page of a thread, or until ctx ends (Unavailable). The caller
@@ -152,37 +149,27 @@ func (b *Book) Lock(ctx context.Context, t sandbox.Thread) (*Page, error) {
 	}
 }
 
-// tryLock returns the locked file, or nil when another process has the lock, or the former holder removed
-// the file.
-func (b *Book) tryLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+// tryLock returns nil when another process has the lock, or removed the file after it had it.
+func (b *Book) tryLock(path string) (*lockedfile.FileLock, error) {
+	lock, err := lockedfile.TryLock(path)
+	if errors.Is(err, lockedfile.ErrBusy) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-		return nil, f.Close()
-	}
+	locked, err := lock.Stat()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock: %w", err), f.Close())
+		return nil, errors.Join(err, lock.Unlock())
 	}
 	named, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !same(f, named) {
-		return nil, f.Close()
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(locked, named) {
+		return nil, lock.Unlock()
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, lock.Unlock())
 	}
-	return f, nil
-}
-
-func same(f *os.File, named os.FileInfo) bool {
-	var st syscall.Stat_t
-	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
-		return false
-	}
-	at, ok := named.Sys().(*syscall.Stat_t)
-	return ok && at.Ino == st.Ino && at.Dev == st.Dev
+	return lock, nil
 }
 
 // Record returns what the page says; ok is false when it is empty.
@@ -219,8 +206,8 @@ func (p *Page) Close() {
 		return
 	}
 	if _, ok, err := p.Record(); err == nil && !ok {
-		_ = os.Remove(p.lock.Name()) // who waits for it sees that, and makes another
+		_ = os.Remove(p.book.path(p.t, lockSuffix)) // a process that waits for the lock sees that, and makes another file
 	}
-	_ = p.lock.Close() // and with it the lock
+	_ = p.lock.Unlock()
 	p.lock = nil
 }

@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Stamp changes when a file does. The zero Stamp stands for a file that is not there. Stamps are
@@ -79,14 +77,8 @@ func Read(path string, limit int64) (Stamp, []byte, error) {
 	return StampOf(info), text, err
 }
 
-const (
-	// lockTime bounds the wait for others who change files of the same folder: each takes milliseconds.
-	lockTime  = 10 * time.Second
-	lockPause = 3 * time.Millisecond
-)
-
-// ErrBusy says that others held the lock for too long.
-var ErrBusy = errors.New("another process is changing the file")
+// lockTime bounds the wait for others who change files of the same folder: each takes milliseconds.
+const lockTime = 10 * time.Second
 
 // Edit changes a file while no other process does: change gets its text, at most limit+1 bytes, nil when
 // there is none, and returns the new one; nil leaves the file as it is. The file is replaced in one step,
@@ -117,31 +109,6 @@ func Edit(ctx context.Context, path string, limit int64, change func(text []byte
 		return err
 	}
 	return Replace(path, out)
-}
-
-// Lock takes the lock of a file or a folder, which ends with the process that holds it. ErrBusy when ctx ends
-// before.
-func Lock(ctx context.Context, path string) (unlock func(), err error) {
-	d, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { d.Close() }, nil //nolint:errcheck // closing is what unlocks
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock: %w", err), d.Close())
-		}
-		pause := time.NewTimer(lockPause)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, errors.Join(ErrBusy, d.Close())
-		case <-pause.C:
-		}
-	}
 }
 
 // Replace writes a file anew in one step, durably, with the owner and the mode of the file that it replaces, 0600 when

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // Kinds of quota, commands and structures of <linux/quota.h> and <linux/fs.h>.
@@ -25,7 +28,8 @@ const (
 	inheritFlag   = 0x200      // FS_XFLAG_PROJINHERIT
 	firstProject  = 1_000_000  // above what people assign by hand
 	projectsLock  = ".projects.lock"
-	convertedMark = ".counted" // beside the folder of a user's threads: all that is in it has the project
+	projectsTime  = 10 * time.Second // bounds the wait for other servers that set a project
+	convertedMark = ".counted"       // beside the folder of a user's threads: all that is in it has the project
 )
 
 type ifDqblk struct {
@@ -123,14 +127,13 @@ func isEmpty(dir string) (bool, error) {
 // giveProject sets on the folder of a user's threads a project that no other has. What is made in it from
 // then on inherits it.
 func (q *ids) giveProject(dir string) error {
-	lock, err := os.OpenFile(filepath.Join(q.root, projectsLock), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	ctx, cancel := context.WithTimeout(context.Background(), projectsTime)
+	defer cancel()
+	lock, err := lockedfile.WaitLock(ctx, filepath.Join(q.root, projectsLock))
 	if err != nil {
 		return err
 	}
-	defer lock.Close() //nolint:errcheck // only a lock
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
+	defer lock.Unlock()                                       //nolint:errcheck // the process that reads it next finds what was written
 	if have, err := projectOf(dir); err != nil || have != 0 { // another server was first
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -363,32 +364,18 @@ func (s *slot) lock(ctx context.Context) (unlock func(), err error) {
 		release()
 		return nil, errKept(err)
 	}
-	f, err := os.OpenFile(s.path(".lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	file, err := lockedfile.WaitLock(ctx, s.path(".lock"))
 	if err != nil {
 		release()
+		if errors.Is(err, lockedfile.ErrBusy) {
+			return nil, errBusy(err)
+		}
 		return nil, errKept(err)
 	}
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() {
-				_ = f.Close() // and with it the lock
-				release()
-			}, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			_ = f.Close()
-			release()
-			return nil, errKept(err)
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			_ = f.Close()
-			release()
-			return nil, errBusy(ctx.Err())
-		}
-	}
+	return func() {
+		_ = file.Unlock()
+		release()
+	}, nil
 }
 
 func errBusy(err error) error {

@@ -1,0 +1,106 @@
+package lockedfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockPause is the time between two attempts to take a lock.
+const lockPause = 3 * time.Millisecond
+
+// ErrBusy says that another process has the lock.
+var ErrBusy = errors.New("another process is changing the file")
+
+// FileLock is the lock of one file or folder (flock(2)). It ends with Unlock, and with the process.
+type FileLock struct{ file *os.File }
+
+// Unlock releases the lock. Closing the file is not enough: a child process that this one is just starting has
+// the same open file until it executes its program, and with it the lock.
+func (l *FileLock) Unlock() error {
+	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
+}
+
+// Stat describes the locked file, which may have lost its name since.
+func (l *FileLock) Stat() (fs.FileInfo, error) { return l.file.Stat() }
+
+// TryLock locks a file for this process alone. It makes the file (0600) when there is none, and follows no link.
+// ErrBusy says that another process has the lock.
+func TryLock(path string) (*FileLock, error) { return tryFile(path, unix.LOCK_EX) }
+
+// TryShare is TryLock for a lock that several processes have at once, and none that calls TryLock.
+func TryShare(path string) (*FileLock, error) { return tryFile(path, unix.LOCK_SH) }
+
+// WaitLock is TryLock that waits for the other process, until ctx ends (ErrBusy).
+func WaitLock(ctx context.Context, path string) (*FileLock, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return wait(ctx, f)
+}
+
+// Lock waits for the lock of a file or folder that exists. ErrBusy when ctx ends before.
+func Lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	l, err := wait(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = l.Unlock() }, nil
+}
+
+func openFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+}
+
+func tryFile(path string, how int) (*FileLock, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := try(f, how); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &FileLock{f}, nil
+}
+
+// try returns ErrBusy when another process has the lock.
+func try(f *os.File, how int) error {
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, unix.EINTR):
+		return ErrBusy
+	default:
+		return fmt.Errorf("lock: %w", err)
+	}
+}
+
+func wait(ctx context.Context, f *os.File) (*FileLock, error) {
+	for {
+		err := try(f, unix.LOCK_EX)
+		if err == nil {
+			return &FileLock{f}, nil
+		}
+		if !errors.Is(err, ErrBusy) {
+			return nil, errors.Join(err, f.Close())
+		}
+		pause := time.NewTimer(lockPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, errors.Join(ErrBusy, f.Close())
+		case <-pause.C:
+		}
+	}
+}
