@@ -96,6 +96,9 @@ func Errorf(k Kind, format string, args ...any) error {
 	return &Error{Kind: k, Detail: err.Error(), Err: nil}
 }
 
+// KeyHeader is the header whose key makes a repeated request known, and the field of a conflict over it.
+const KeyHeader = "Idempotency-Key"
+
 // What a conflict over an Idempotency-Key is about. They are part of the API: clients go by them.
 const (
 	KeyRunning = "running" // the first request still runs: ask again
@@ -105,7 +108,7 @@ const (
 
 // KeyConflict is why a request is not done with an Idempotency-Key that was used, or may have been, before.
 func KeyConflict(what, detail string) error {
-	return &Error{Kind: Conflict, Detail: detail, Fields: []Field{{Name: "Idempotency-Key", Detail: what}}}
+	return &Error{Kind: Conflict, Detail: detail, Fields: []Field{{Name: KeyHeader, Detail: what}}}
 }
 
 // Wrap makes an error of a kind whose text is shown to the caller and whose cause is not.

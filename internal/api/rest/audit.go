@@ -121,7 +121,7 @@ func (a auditStream) emit(r audit.Record, cursor string) error {
 	if err != nil {
 		return err
 	}
-	return a.Send(fmt.Appendf(nil, "id: %s\nevent: record\ndata: %s\n\n", cursor, text))
+	return a.Send(fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", cursor, eventstream.EventRecord, text))
 }
 
 func (s auditRoutes) exportAudit(ctx context.Context, in *struct {

@@ -45,7 +45,7 @@ func (s mcpRoutes) serveMCP(c *gin.Context, m *mcp.Server) {
 	}
 	x := exchange.Of(c.Request.Context())
 	r := c.Request.Clone(c.Request.Context())
-	r.Header.Set("X-Request-Id", x.ID) // handlers in a session learn it from there
+	r.Header.Set(exchange.RequestIDHeader, x.ID) // handlers in a session learn it from there
 	s.options.Tracer.To(r.Context(), r.Header)
 	m.Serve(c.Writer, r, scope, func(r *http.Request, revoked func()) (stop func()) { return s.access.Watch(r, x.Caller, revoked) })
 }

@@ -91,7 +91,7 @@ func (a *Authenticator) identify(r *http.Request) (sandbox.Caller, error) {
 	if err != nil {
 		return sandbox.Caller{}, err
 	}
-	onBehalfOf := r.Header.Get("On-Behalf-Of")
+	onBehalfOf := r.Header.Get(exchange.OnBehalfOfHeader)
 	if secret != "" && a.Keys != nil {
 		caller, err := a.Keys.Authenticate(r.Context(), auth.Credential{Secret: secret, OnBehalfOf: onBehalfOf, Source: exchange.Source(r)})
 		caller.Operator = caller.Admin() && caller.Tenant == a.OperatorTenant

@@ -17,6 +17,14 @@ import (
 // Heartbeat keeps proxies from ending a stream that is silent, and finds out that a client is gone.
 const Heartbeat = 15 * time.Second
 
+// Events of streams other than those of an exec.
+const (
+	EventError  = "error"  // the problem that ended the stream
+	EventEnd    = "end"    // the stream has no more to say
+	EventChange = "change" // of a file in a watched folder
+	EventRecord = "record" // of the audit log
+)
+
 // Stream writes server-sent events that have no end of their own. Send may be called by many goroutines.
 type Stream struct {
 	x         *exchange.Exchange
@@ -91,7 +99,7 @@ func (s *Stream) End(ctx context.Context, err error) {
 		return
 	}
 	if text, err := json.Marshal(p); err == nil {
-		_ = s.Send(fmt.Appendf(nil, "event: error\ndata: %s\n\n", text))
+		_ = s.Send(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", EventError, text))
 	}
 }
 

@@ -143,7 +143,7 @@ type Server struct {
 func (s Server) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &Exchange{ResponseWriter: w, Control: http.NewResponseController(w), log: s.Log, idle: s.Idle, ID: requestID(r.Header.Get("X-Request-Id"))}
+		x := &Exchange{ResponseWriter: w, Control: http.NewResponseController(w), log: s.Log, idle: s.Idle, ID: requestID(r.Header.Get(RequestIDHeader))}
 		r = r.WithContext(context.WithValue(r.Context(), contextKey{}, x))
 		x.Request = r
 		if r.Body != nil && r.Body != http.NoBody {
@@ -151,7 +151,7 @@ func (s Server) Handler(next http.Handler) http.Handler {
 			r.Body = x.body
 		}
 		h := w.Header()
-		h["X-Request-Id"] = []string{x.ID}
+		h[RequestIDHeader] = []string{x.ID}
 		h["X-Content-Type-Options"] = nosniff
 		defer x.finish(s, start)
 		x.extend()

@@ -174,7 +174,7 @@ func (e *execStream) end(ctx context.Context, err error) {
 		problem.Write(e.w, p)
 		return
 	}
-	e.out.WriteString("event: error\ndata: ")
+	e.out.WriteString("event: " + eventstream.EventError + "\ndata: ")
 	if e.enc.Encode(p) == nil {
 		e.out.WriteByte('\n')
 		_ = e.send()

@@ -66,14 +66,14 @@ func (s watchRoutes) watchFiles(ctx context.Context, in *watchIn) (*route.Writte
 			if !began {
 				began = true
 				alive.Go(func() { f.KeepAlive(ctx, cancel) })
-				return f.Send([]byte("event: started\ndata: {}\n\n"))
+				return f.Send([]byte("event: " + sandbox.EventStarted + "\ndata: {}\n\n"))
 			}
 			return f.emit(changes)
 		})
 		cancel()
 		alive.Wait()
 		if err == nil {
-			err = f.Send([]byte("event: end\ndata: {}\n\n"))
+			err = f.Send([]byte("event: " + eventstream.EventEnd + "\ndata: {}\n\n"))
 		}
 		f.End(ctx, err)
 	}}, nil
@@ -92,7 +92,7 @@ func (f fileStream) emit(changes []paths.Change) error {
 		if err != nil {
 			return err
 		}
-		out.WriteString("event: change\ndata: ")
+		out.WriteString("event: " + eventstream.EventChange + "\ndata: ")
 		out.Write(text)
 		out.WriteString("\n\n")
 		if out.Len() > sentAtOnce || i == len(changes)-1 {

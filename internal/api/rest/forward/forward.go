@@ -199,7 +199,7 @@ func (f *Forwarder) forward(c *gin.Context, replica string) (answered bool) {
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", replica
 			r.Out.Host = r.In.Host
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it is, also where it is not well formed
-			r.Out.Header.Set("X-Request-Id", x.ID)
+			r.Out.Header.Set(exchange.RequestIDHeader, x.ID)
 			r.Out.Header.Set(exchange.SourceHeader, exchange.Source(r.In))
 			if r.Out.Body != nil {
 				r.Out.Header.Set("Expect", "100-continue")

@@ -27,7 +27,7 @@ const (
 	maxIdempotencyKey  = 255
 	MaxRememberedBytes = 700 << 10 // of an answer; of a larger one only the fact is kept
 	rememberTimeout    = 5 * time.Second
-	maxRetryAge        = 2 * time.Hour
+	MaxRetryAge        = 2 * time.Hour // of what Idempotency-Age may say
 	// An idempotent request goes on when its client goes away, so that the retry finds its answer.
 	idempotentTimeout = sandbox.MaxExecTimeout + sandbox.MaxApprovalWait + 5*time.Minute
 )
@@ -60,7 +60,7 @@ type remembered struct {
 // are not remembered.
 func (h *Handler) Handle(c *gin.Context) {
 	r := c.Request
-	key := r.Header.Get("Idempotency-Key")
+	key := r.Header.Get(sandbox.KeyHeader)
 	if key == "" || r.Method != http.MethodPost || h.Memory == nil || eventstream.Wanted(r) {
 		return
 	}
@@ -74,7 +74,7 @@ func (h *Handler) onlyOnce(c *gin.Context, key string) *problem.Problem {
 	r, ctx := c.Request, c.Request.Context()
 	if !plainKey(key) {
 		detail := "use 1 to 255 printable ASCII characters"
-		return problem.New(sandbox.Invalid, "Idempotency-Key: "+detail, problem.FieldError{Field: "Idempotency-Key", Detail: detail})
+		return problem.New(sandbox.Invalid, sandbox.KeyHeader+": "+detail, problem.FieldError{Field: sandbox.KeyHeader, Detail: detail})
 	}
 	body, p := readAll(r)
 	if p != nil {
@@ -120,14 +120,14 @@ func (h *Handler) onlyOnce(c *gin.Context, key string) *problem.Problem {
 
 // retryAge reads how long ago the client sent a request that it sends again; 0: it does not say.
 func retryAge(r *http.Request) (time.Duration, *problem.Problem) {
-	text := r.Header.Get("Idempotency-Age")
+	text := r.Header.Get(exchange.KeyAgeHeader)
 	if text == "" {
 		return 0, nil
 	}
 	seconds, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(seconds > 0 && seconds <= maxRetryAge.Seconds()) {
-		detail := fmt.Sprintf("use the seconds since the request was first sent, more than 0 and at most %d", int(maxRetryAge.Seconds()))
-		return 0, problem.New(sandbox.Invalid, "Idempotency-Age: "+detail, problem.FieldError{Field: "Idempotency-Age", Detail: detail})
+	if err != nil || !(seconds > 0 && seconds <= MaxRetryAge.Seconds()) {
+		detail := fmt.Sprintf("use the seconds since the request was first sent, more than 0 and at most %d", int(MaxRetryAge.Seconds()))
+		return 0, problem.New(sandbox.Invalid, exchange.KeyAgeHeader+": "+detail, problem.FieldError{Field: exchange.KeyAgeHeader, Detail: detail})
 	}
 	return max(time.Duration(seconds*float64(time.Second)), 1), nil
 }
@@ -237,7 +237,7 @@ func (r *recorder) answer(begun string) []byte {
 
 // keyConflict is what the retries of a request are answered with whose own answer cannot be.
 func keyConflict(what, detail string) remembered {
-	p := problem.New(sandbox.Conflict, detail, problem.FieldError{Field: "Idempotency-Key", Detail: what})
+	p := problem.New(sandbox.Conflict, detail, problem.FieldError{Field: sandbox.KeyHeader, Detail: what})
 	body, err := json.Marshal(p)
 	if err != nil {
 		body = nil // it cannot be: a problem is text
