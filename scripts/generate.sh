@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the code that is generated from the .proto files of this tree, the models of the clients, what is of the chart, and docs/api. With --diff it
-# changes nothing and fails when what is committed is not what would be made.
+# Makes the code that is generated from the .proto files of this tree, the models and constants of the clients,
+# what is of the chart, and docs/api. With --diff it changes nothing, and fails when a committed file is stale.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${SKERRY_CACHE:-/var/cache/skerry}
@@ -38,9 +38,9 @@ if [ "$out" != . ]; then
 fi
 # Whether the chart's and those of docs/api are up to date, their tests say.
 if [ "$out" = . ]; then
-  go test ./internal/api/rest -update -run '^(TestReference|TestClientModels)$'
+  go test ./internal/api/rest -update -run '^(TestReference|TestClient(Models|Constants))$'
   scripts/install.sh helm
   go test ./deploy/helm -update -run '^(TestSchema|TestReadme|TestGolden|TestImages)$'
 else
-  go test ./internal/api/rest -run '^TestClientModels$'
+  go test ./internal/api/rest -run '^TestClient(Models|Constants)$'
 fi

@@ -34,7 +34,7 @@ func (t *Thread) GetArchive(ctx context.Context, folder string, format ArchiveFo
 	if err != nil {
 		return nil, err
 	}
-	left, _ := strconv.Atoi(res.Header.Get("Skerry-Left-Out")) // 0 when it is not there
+	left, _ := strconv.Atoi(res.Header.Get(headerLeftOut)) // 0 when it is not there
 	return &Archive{res.Body, left}, nil
 }
 
@@ -65,18 +65,18 @@ func (t *Thread) WatchFiles(ctx context.Context, folder string, recursive bool) 
 		defer res.Body.Close()
 		err = readMessages(res.Body, func(m message) (bool, error) {
 			switch m.event {
-			case "started":
-				return yield(WatchedChange{Path: folder, Change: "started", IsDir: true}, nil), nil
-			case "change":
+			case string(Started):
+				return yield(WatchedChange{Path: folder, Change: string(Started), IsDir: true}, nil), nil
+			case eventChange:
 				var c WatchedChange
 				if err := json.Unmarshal([]byte(m.data), &c); err != nil {
 					return false, err
 				}
 				return yield(c, nil), nil
-			case "error":
+			case eventError:
 				return false, streamError(m.data)
 			}
-			return m.event != "end", nil
+			return m.event != eventEnd, nil
 		})
 		if err != nil {
 			yield(WatchedChange{}, err)

@@ -57,9 +57,6 @@ func (c *Client) FollowAudit(ctx context.Context, f AuditFilter, after string) i
 	return c.followAudit(ctx, f.query(), after)
 }
 
-// auditPatience is how long a lost connection is tried again.
-const auditPatience = time.Minute
-
 func (c *Client) followAudit(ctx context.Context, q url.Values, after string) iter.Seq2[AuditEvent, error] {
 	return func(yield func(AuditEvent, error) bool) {
 		for heard := time.Now(); ; {
@@ -70,7 +67,7 @@ func (c *Client) followAudit(ctx context.Context, q url.Values, after string) it
 			if stopped {
 				return
 			}
-			if ctx.Err() != nil || settled(err) || time.Since(heard) > max(auditPatience, c.o.Patience) {
+			if ctx.Err() != nil || settled(err) || time.Since(heard) > max(auditTakeUpFor, c.o.Patience) {
 				yield(AuditEvent{}, err)
 				return
 			}
@@ -87,7 +84,7 @@ func (c *Client) followAudit(ctx context.Context, q url.Values, after string) it
 func (c *Client) auditConnection(ctx context.Context, q url.Values, after *string, take func(AuditEvent) bool) (stopped bool, err error) {
 	h := streamed()
 	if *after != "" {
-		h.Set("Last-Event-ID", *after)
+		h.Set(headerLastEventID, *after)
 	}
 	res, err := c.open(ctx, Request{Method: http.MethodGet, Path: "/api/audit/stream", Query: q, Header: h}, c.o.Silence)
 	if err != nil {
@@ -95,7 +92,7 @@ func (c *Client) auditConnection(ctx context.Context, q url.Values, after *strin
 	}
 	defer res.Body.Close()
 	err = readMessages(res.Body, func(m message) (bool, error) {
-		if m.event == "error" {
+		if m.event == eventError {
 			return false, streamError(m.data)
 		}
 		*after = m.id

@@ -14,17 +14,6 @@ import (
 	"time"
 )
 
-// Defaults of Options.
-const (
-	DefaultTimeout  = 2 * time.Minute
-	DefaultPatience = 30 * time.Second
-	DefaultSilence  = time.Minute
-	DefaultWait     = 10 * time.Minute
-)
-
-// maxAnswer bounds an answer that is read as a whole, in bytes.
-const maxAnswer = 64 << 20
-
 // Options of New. The zero value is good for a server on this machine without keys.
 type Options struct {
 	// Key is sent as a bearer token: a key of the server, or a token of its identity provider.
@@ -41,7 +30,7 @@ type Options struct {
 	Patience time.Duration
 	// Silence ends a stream, upload or download of which nothing came for so long. 0: DefaultSilence.
 	Silence time.Duration
-	// Wait is how long a run may take to begin: for a place, for its sandbox, for an approval. 0: DefaultWait.
+	// Wait is how long a run may take to begin (a place, its sandbox, an approval), and a tool to answer. 0: DefaultWait.
 	Wait time.Duration
 }
 
@@ -87,7 +76,7 @@ type Request struct {
 	// Once: it must not be done twice, so it is sent again only when nothing was done.
 	Once bool
 
-	key string // Idempotency-Key
+	key string // that makes a second request known
 }
 
 // Call sends a request and decodes its answer, which is JSON, into out. A nil out drops it.
@@ -199,16 +188,16 @@ func (c *Client) once(ctx context.Context, r Request, body []byte, age string) (
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if r.key != "" {
-		req.Header.Set("Idempotency-Key", r.key)
+		req.Header.Set(headerIdempotencyKey, r.key)
 		if age != "" {
-			req.Header.Set("Idempotency-Age", age)
+			req.Header.Set(headerIdempotencyAge, age)
 		}
 	}
 	if c.o.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.o.Key)
 	}
 	if c.o.OnBehalfOf != "" {
-		req.Header.Set("On-Behalf-Of", c.o.OnBehalfOf)
+		req.Header.Set(headerOnBehalfOf, c.o.OnBehalfOf)
 	}
 	res, err := c.o.HTTP.Do(req)
 	if err != nil {

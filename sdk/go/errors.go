@@ -13,23 +13,6 @@ import (
 // errors.Is(err, skerry.NotFound) works on what any method returns.
 type ErrorCode string
 
-// The codes of errors. They stay the same over time, unlike the texts.
-const (
-	NotFound         ErrorCode = "not_found"         // no such thing, or it is another user's
-	Invalid          ErrorCode = "invalid"           // the request cannot be right, whatever the state
-	Conflict         ErrorCode = "conflict"          // right in another state
-	Forbidden        ErrorCode = "forbidden"         // the caller may not
-	Unauthorized     ErrorCode = "unauthorized"      // no key, or a bad one
-	QuotaExceeded    ErrorCode = "quota_exceeded"    // a limit of the thread, user or tenant; Error.Limit says which
-	CapacityExceeded ErrorCode = "capacity_exceeded" // a limit of the server
-	NotSupported     ErrorCode = "not_supported"     // the server's driver, template or version cannot
-	SandboxLost      ErrorCode = "sandbox_lost"      // the sandbox ended under the call
-	ToolFailed       ErrorCode = "tool_failed"       // the MCP server answered with an error
-	Timeout          ErrorCode = "timeout"           // a deadline passed
-	Unavailable      ErrorCode = "unavailable"       // a part that is needed does not answer now
-	Internal         ErrorCode = "internal"          // the server's fault; its log has more under Error.RequestID
-)
-
 func (c ErrorCode) Error() string { return string(c) }
 
 // Error is an error that the server answered.
@@ -90,8 +73,8 @@ func ErrorFrom(res *http.Response) error {
 	if err != nil || json.Unmarshal(raw, e) != nil || e.Code == "" {
 		e = &Error{Code: codeOf(res.StatusCode), Title: http.StatusText(res.StatusCode), Detail: "the server answered " + res.Status}
 	}
-	e.Status, e.RequestID = res.StatusCode, res.Header.Get("X-Request-Id")
-	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+	e.Status, e.RequestID = res.StatusCode, res.Header.Get(headerRequestID)
+	if s, err := strconv.Atoi(res.Header.Get(headerRetryAfter)); err == nil && s > 0 {
 		e.RetryAfter = time.Duration(s) * time.Second
 	}
 	return e
@@ -99,17 +82,8 @@ func ErrorFrom(res *http.Response) error {
 
 // codeOf is the code of an answer that is not the server's own, but of a proxy before it, say.
 func codeOf(status int) ErrorCode {
-	switch status {
-	case http.StatusUnauthorized:
-		return Unauthorized
-	case http.StatusForbidden:
-		return Forbidden
-	case http.StatusNotFound:
-		return NotFound
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		return Unavailable
-	case http.StatusGatewayTimeout, http.StatusRequestTimeout:
-		return Timeout
+	if code, ok := codeOfStatus[status]; ok {
+		return code
 	}
 	if status >= http.StatusInternalServerError {
 		return Internal

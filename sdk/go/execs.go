@@ -9,32 +9,13 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 )
 
 // EventType is the kind of an Event.
 type EventType string
-
-// The events of an exec, in the order: started, any number of the others, exit.
-const (
-	Started          EventType = "started"
-	Stdout           EventType = "stdout"
-	Stderr           EventType = "stderr"
-	ApprovalRequired EventType = "approval_required" // a call of it waits for a person
-	ApprovalDecided  EventType = "approval_decided"
-	Exit             EventType = "exit"
-)
-
-// The statuses of a Result.
-const (
-	StatusRunning = "running"
-	StatusExited  = "exited"
-	StatusTimeout = "timeout"
-	StatusOOM     = "oom"
-	StatusKilled  = "killed"
-	StatusLost    = "lost"
-)
 
 // Event is one thing that an exec did.
 type Event struct {
@@ -162,12 +143,6 @@ type following struct {
 	ended bool
 }
 
-// takeUpFor is how long a lost stream is tried to be taken up again, also by who has less patience.
-const (
-	takeUpFor   = 30 * time.Second
-	takeUpPause = 500 * time.Millisecond
-)
-
 // all begins with a request, or where the exec is known already with a resumption.
 func (f *following) all(ctx context.Context, begin Request, yield func(Event, error) bool) {
 	for heard := time.Now(); ; {
@@ -203,7 +178,7 @@ func (f *following) lost(err error) error {
 // settled reports whether the server answered that asking again is of no use.
 func settled(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Status < http.StatusInternalServerError && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout
+	return errors.As(err, &e) && e.Status < http.StatusInternalServerError && !slices.Contains(passingStatuses, e.Status)
 }
 
 // connection follows over one connection. stopped: the caller stopped reading.
@@ -222,7 +197,7 @@ func (f *following) connection(ctx context.Context, begin Request, yield func(Ev
 	}
 	defer res.Body.Close()
 	err = readMessages(res.Body, func(m message) (bool, error) {
-		if m.event == "error" {
+		if m.event == eventError {
 			return false, streamError(m.data)
 		}
 		e, err := f.event(m)

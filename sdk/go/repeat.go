@@ -6,14 +6,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
-)
-
-// Pauses between tries.
-const (
-	firstPause   = 100 * time.Millisecond
-	longestPause = 5 * time.Second
 )
 
 // repeats says whether a request is sent again, and waits until then.
@@ -24,17 +19,10 @@ type repeats struct {
 	lost     bool // the server may have done it: an answer got lost
 }
 
-// Conflicts over an Idempotency-Key, as Error.Fields has them.
-const (
-	keyRunning = "running" // the first request goes on; when it has ended, its answer comes
-	keyDone    = "done"    // it was done, and its answer was not kept
-	keyUnknown = "unknown" // it may have been done
-)
-
 // keyConflict is which of them err is, "" for any other error.
 func keyConflict(err error) string {
 	var e *Error
-	if !errors.As(err, &e) || e.Code != Conflict || len(e.Fields) != 1 || e.Fields[0].Field != "Idempotency-Key" {
+	if !errors.As(err, &e) || e.Code != Conflict || len(e.Fields) != 1 || e.Fields[0].Field != headerIdempotencyKey {
 		return ""
 	}
 	return e.Fields[0].Detail
@@ -45,10 +33,8 @@ func (p *repeats) age() string {
 	if p.tries == 0 {
 		return ""
 	}
-	return strconv.FormatFloat(min(time.Since(p.began)+time.Millisecond, maxAge).Seconds(), 'f', 3, 64)
+	return strconv.FormatFloat(min(time.Since(p.began)+time.Millisecond, maxRetryAge).Seconds(), 'f', 3, 64)
 }
-
-const maxAge = 2 * time.Hour // that the server takes
 
 // may reports whether r is sent again after err, and waits before that.
 func (p *repeats) may(ctx context.Context, r *Request, err error) bool {
@@ -56,7 +42,7 @@ func (p *repeats) may(ctx context.Context, r *Request, err error) bool {
 		return false
 	}
 	pause := min(firstPause<<min(p.tries, 10), longestPause)
-	pause += rand.N(pause / 4) //nolint:gosec // it spreads clients, and hides nothing
+	pause += rand.N(pause / pauseSpread) //nolint:gosec // it spreads clients, and hides nothing
 	p.tries++
 	var e *Error
 	if errors.As(err, &e) {
@@ -93,11 +79,7 @@ func (p *repeats) worthIt(r *Request, err error) bool {
 	case keyConflict(err) == keyRunning:
 		return true
 	}
-	switch e.Status {
-	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return !r.Once && e.Code != ToolFailed
-	}
-	return false
+	return slices.Contains(retriedStatuses, e.Status) && !r.Once && e.Code != ToolFailed
 }
 
 // final is what the caller is told at last: of what must not be done twice also that it may have been done.

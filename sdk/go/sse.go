@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// maxEvent bounds one line of a stream, in bytes: an exit has all the output in it.
-const maxEvent = 64 << 20
-
 // errSilent ends a connection that says nothing, not even that it is alive.
 var errSilent = errors.New("nothing came from the server for too long")
 
@@ -110,7 +107,7 @@ type message struct{ id, event, data string }
 // end of a stream is an error: the server says when it has ended one.
 func readMessages(body io.Reader, take func(message) (more bool, err error)) error {
 	lines := bufio.NewScanner(body)
-	lines.Buffer(make([]byte, 64<<10), maxEvent)
+	lines.Buffer(make([]byte, 64<<10), maxAnswer)
 	var m message
 	for lines.Scan() {
 		if lines.Text() == "" {

@@ -14,12 +14,6 @@ import (
 	"github.com/coder/websocket"
 )
 
-// What a frame may have: the server's, and ours.
-const (
-	maxFrame  = 4 << 20
-	sentFrame = 32 << 10
-)
-
 // Terminal is a connection to the terminal of an exec. It is an io.ReadWriteCloser: Read returns what the terminal shows, and io.EOF when
 // its program has ended. One goroutine may read while others write. To close it never ends the exec.
 type Terminal struct {
@@ -50,7 +44,7 @@ func (t *Thread) Terminal(ctx context.Context, execID string, after uint64) (*Te
 		header.Set("Authorization", "Bearer "+t.c.o.Key)
 	}
 	if t.c.o.OnBehalfOf != "" {
-		header.Set("On-Behalf-Of", t.c.o.OnBehalfOf)
+		header.Set(headerOnBehalfOf, t.c.o.OnBehalfOf)
 	}
 	dial, cancel := context.WithTimeout(ctx, t.c.o.Timeout)
 	defer cancel()
@@ -62,7 +56,7 @@ func (t *Thread) Terminal(ctx context.Context, execID string, after uint64) (*Te
 		}
 		return nil, err
 	}
-	conn.SetReadLimit(maxFrame)
+	conn.SetReadLimit(maxShownFrame)
 	return &Terminal{ctx: ctx, conn: conn, next: 1}, nil
 }
 

@@ -33,12 +33,14 @@ func (t *Thread) ServerTools(ctx context.Context, server string) ([]Tool, error)
 }
 
 // CallTool calls a tool by its name, {server}__{tool}, with an input that is a JSON object. An error
-// of the tool itself is a result with IsError.
+// of the tool itself is a result with IsError. It may wait for an approval, for as long as Options.Wait.
 func (t *Thread) CallTool(ctx context.Context, tool string, input any) (*ToolResult, error) {
 	body := map[string]any{"tool": tool}
 	if input != nil {
 		body["input"] = input
 	}
+	ctx, cancel := context.WithTimeout(ctx, t.c.o.Wait)
+	defer cancel()
 	return get[ToolResult](ctx, t.c, Request{Method: http.MethodPost, Path: t.path("tools", "call"), Body: body, Once: true})
 }
 
