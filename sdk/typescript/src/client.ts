@@ -1,3 +1,4 @@
+import * as constants from "./constants.js";
 import { Files } from "./files.js";
 import { Runs } from "./execs.js";
 import { SkerryError } from "./errors.js";
@@ -80,7 +81,7 @@ export class Skerry {
   async *followAudit(filter: AuditFilter = {}, after = "", o: CallOptions = {}): AsyncGenerator<{ id: string; record: AuditRecord }, void, void> {
     let heardAt = performance.now();
     for (;;) {
-      const headers: Record<string, string> = after === "" ? {} : { "Last-Event-ID": after };
+      const headers: Record<string, string> = after === "" ? {} : { [constants.headerLastEventId]: after };
       try {
         for await (const m of this.#t.events({ method: "GET", path: path("audit", "stream"), query: auditQuery(filter), headers }, o, this.#t.silenceMs)) {
           heardAt = performance.now();
@@ -88,10 +89,10 @@ export class Skerry {
           yield { id: m.id, record: JSON.parse(m.data) as AuditRecord };
         }
       } catch (err) {
-        const settled = err instanceof SkerryError && err.status < 500 && err.status !== 429;
-        if (o.signal?.aborted || settled || performance.now() - heardAt > Math.max(60_000, this.#t.patienceMs)) throw err;
+        const settled = err instanceof SkerryError && err.status < 500 && !constants.passingStatuses.includes(err.status);
+        if (o.signal?.aborted || settled || performance.now() - heardAt > Math.max(constants.auditTakeUpForMs, this.#t.patienceMs)) throw err;
       }
-      await sleep(500, o.signal);
+      await sleep(constants.takeUpPauseMs, o.signal);
     }
   }
 
@@ -287,9 +288,10 @@ export class Tools {
     return (await this.#t.call<{ items: Tool[] }>({ method: "GET", path: path("threads", this.threadId, "servers", server, "tools") }, o)).items;
   }
 
-  /** Calls a tool by its name, {server}__{tool}. An error of the tool itself is a result with is_error. */
+  /** Calls a tool by its name, {server}__{tool}. An error of the tool itself is a result with is_error. It may wait for an approval, so it takes as long as `waitMs`. */
   call(tool: string, input: object = {}, o: CallOptions = {}): Promise<ToolResult> {
-    return this.#t.call({ method: "POST", path: path("threads", this.threadId, "tools", "call"), body: { tool, input }, kind: "once" }, o);
+    const r: Request = { method: "POST", path: path("threads", this.threadId, "tools", "call"), body: { tool, input }, kind: "once" };
+    return this.#t.call(r, { timeoutMs: this.#t.waitMs, ...o });
   }
 }
 

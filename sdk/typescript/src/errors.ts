@@ -1,3 +1,4 @@
+import * as constants from "./constants.js";
 import type { ErrorCode, FieldError, Limit, Problem } from "./models.js";
 
 /** An error that the server answered. */
@@ -22,8 +23,8 @@ export class SkerryError extends Error {
     this.fields = fields;
     this.limit = problem.limit;
     this.notStarted = problem.not_started ?? false;
-    this.requestId = headers?.get("x-request-id") ?? undefined;
-    const seconds = Number(headers?.get("retry-after") ?? 0);
+    this.requestId = headers?.get(constants.headerRequestId) ?? undefined;
+    const seconds = Number(headers?.get(constants.headerRetryAfter) ?? 0);
     this.retryAfterMs = seconds > 0 ? seconds * 1000 : 0;
   }
 }
@@ -59,17 +60,6 @@ export class LostError extends Error {
   }
 }
 
-const byStatus: Record<number, ErrorCode> = {
-  401: "unauthorized",
-  403: "forbidden",
-  404: "not_found",
-  408: "timeout",
-  429: "unavailable",
-  502: "unavailable",
-  503: "unavailable",
-  504: "timeout",
-};
-
 /** Makes the error of an answer with a status of 400 or more. */
 export async function errorFrom(answer: Response): Promise<SkerryError> {
   let problem: Partial<Problem> = {};
@@ -78,7 +68,7 @@ export async function errorFrom(answer: Response): Promise<SkerryError> {
   } catch {
     // It is not the server's own answer, but that of a proxy before it, say.
   }
-  const code = problem.code ?? byStatus[answer.status] ?? (answer.status >= 500 ? "internal" : "invalid");
+  const code = problem.code ?? constants.codeOfStatus[answer.status] ?? (answer.status >= 500 ? "internal" : "invalid");
   const detail = problem.code === undefined ? `the server answered ${answer.status} ${answer.statusText}`.trim() : (problem.detail ?? code);
   return new SkerryError({ ...problem, status: answer.status, code, detail }, answer.headers);
 }

@@ -1,3 +1,4 @@
+import * as constants from "./constants.js";
 import { LostError, SkerryError } from "./errors.js";
 import type { Approval, Code, Command, ExecInfo, ExecResult, Script } from "./models.js";
 import { decoded, toBase64, type Message } from "./sse.js";
@@ -12,12 +13,9 @@ export type ExecEvent =
   | { n: number; type: "approval_required" | "approval_decided"; exec_id: string; approval: Partial<Approval> }
   | { n: number; type: "exit"; exec_id: string; result: ExecResult };
 
-const takeUpForMs = 30_000;
-const takeUpPauseMs = 500;
-
 /** Whether the server answered that asking again is of no use. */
 function settled(err: unknown): boolean {
-  return err instanceof SkerryError && err.status < 500 && err.status !== 429 && err.status !== 408;
+  return err instanceof SkerryError && err.status < 500 && !constants.passingStatuses.includes(err.status);
 }
 
 /** The events of an exec, over as many connections as it takes. */
@@ -38,14 +36,14 @@ export async function* follow(t: Transport, thread: string, begin: Request | { e
         last = Math.max(last, e.n);
         heardAt = performance.now();
         yield e;
-        if (e.type === "exit") return;
+        if (e.type === constants.eventExit) return;
       }
     } catch (err) {
       if (err instanceof LostError || o.signal?.aborted || settled(err)) throw err;
       if (exec === "") throw err instanceof SkerryError || notConnected(err) ? err : new LostError(err); // what was sent may have been done
-      if (performance.now() - heardAt > Math.max(takeUpForMs, t.patienceMs)) throw err instanceof SkerryError ? err : new LostError(err, exec);
+      if (performance.now() - heardAt > Math.max(constants.takeUpForMs, t.patienceMs)) throw err instanceof SkerryError ? err : new LostError(err, exec);
     }
-    await sleep(takeUpPauseMs, o.signal);
+    await sleep(constants.takeUpPauseMs, o.signal);
   }
 }
 
@@ -53,23 +51,23 @@ function eventOf(m: Message, exec: string): ExecEvent {
   const data = JSON.parse(m.data) as Record<string, unknown>;
   const n = Number(m.id || 0);
   switch (m.event) {
-    case "stdout":
-    case "stderr":
+    case constants.eventStdout:
+    case constants.eventStderr:
       return { n, type: m.event, exec_id: exec, data: decoded(String(data["data"]), data["encoding"] as string | undefined) };
-    case "approval_required":
-    case "approval_decided":
+    case constants.eventApprovalRequired:
+    case constants.eventApprovalDecided:
       return { n, type: m.event, exec_id: exec, approval: data as Partial<Approval> };
-    case "exit":
-      return { n, type: "exit", exec_id: exec, result: data as unknown as ExecResult };
+    case constants.eventExit:
+      return { n, type: constants.eventExit, exec_id: exec, result: data as unknown as ExecResult };
     default:
-      return { n, type: "started", exec_id: String(data["exec_id"] ?? exec) };
+      return { n, type: constants.eventStarted, exec_id: String(data["exec_id"] ?? exec) };
   }
 }
 
 /** The result at the end of events. */
 export async function ended(events: AsyncIterable<ExecEvent>): Promise<ExecResult> {
   for await (const e of events) {
-    if (e.type === "exit") return e.result;
+    if (e.type === constants.eventExit) return e.result;
   }
   throw new LostError(new Error("the stream had no end"));
 }

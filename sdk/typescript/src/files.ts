@@ -1,3 +1,4 @@
+import * as constants from "./constants.js";
 import type { Edited, FileEntry, FileListing, FileText, GrepMatches, Transferred, Unpacked, WatchedChange, Written } from "./models.js";
 import type { ArchiveFormat, GrepOptions } from "./queries.js";
 import { decoded, toBase64 } from "./sse.js";
@@ -113,7 +114,7 @@ export class Files {
   /** All that is in a folder, as one archive with names relative to it, as it comes. `leftOut` are its links and special files, which are not in it. */
   async getArchive(folder: string, format: ArchiveFormat = "tar.gz", o: CallOptions = {}): Promise<{ chunks: AsyncIterable<Uint8Array>; leftOut: number }> {
     const { answer, chunks } = await this.#t.open({ method: "GET", path: this.#path("archive"), query: { path: folder, format } }, o);
-    return { chunks, leftOut: Number(answer.headers.get("skerry-left-out") ?? 0) };
+    return { chunks, leftOut: Number(answer.headers.get(constants.headerLeftOut) ?? 0) };
   }
 
   /**
@@ -131,15 +132,15 @@ export class Files {
   async *watch(folder: string, how: { recursive?: boolean } = {}, o: CallOptions = {}): AsyncGenerator<WatchedChange, void, void> {
     const query = { path: folder, recursive: how.recursive ?? true };
     for await (const m of this.#t.events({ method: "GET", path: this.#path("watch"), query }, o, this.#t.timeoutMs)) {
-      if (m.event === "end") return;
-      if (m.event === "started") yield { path: folder, change: "started", is_dir: true };
-      if (m.event === "change") yield JSON.parse(m.data) as WatchedChange;
+      if (m.event === constants.eventEnd) return;
+      if (m.event === constants.eventStarted) yield { path: folder, change: constants.eventStarted, is_dir: true };
+      if (m.event === constants.eventChange) yield JSON.parse(m.data) as WatchedChange;
     }
   }
 
   /** Sends what takes as long as it takes: a call without a deadline of its own has an hour. */
   #send<T>(r: Request, o: CallOptions): Promise<T> {
-    return this.#t.call(r, { timeoutMs: 3_600_000, ...o });
+    return this.#t.call(r, { timeoutMs: constants.transferMs, ...o });
   }
 }
 

@@ -6,6 +6,7 @@
  */
 import { tool, type StructuredToolInterface } from "@langchain/core/tools";
 import type { Skerry, Thread } from "./client.js";
+import { codeTimeoutMs, execTimeoutMs, maxCodeTimeoutMs, maxExecTimeoutMs, outputs, readLines, workspace } from "./constants.js";
 import { SkerryError } from "./errors.js";
 import type { ExecResult, Language } from "./models.js";
 import type { CallOptions } from "./transport.js";
@@ -56,7 +57,6 @@ function callOptions(config: RunConfig): CallOptions {
   return config.signal === undefined ? {} : { signal: config.signal };
 }
 
-const workspace = "/mnt/user-data/workspace";
 const text = (description: string) => ({ type: "string", description }) as const;
 const filePath = text(`absolute: ${workspace}/…, /mnt/user-data/uploads/… and /mnt/user-data/outputs/… can be written; /mnt/skills/… can be read`);
 
@@ -66,7 +66,7 @@ function shown(r: ExecResult): string {
   if (r.status !== "exited") parts.push(`ended by ${r.status}${r.detail === undefined ? "" : `: ${r.detail}`}`);
   else if (r.exit_code !== 0) parts.push(`exit code ${r.exit_code}`);
   for (const path of [r.stdout_path, r.stderr_path]) if (path !== null) parts.push(`cut; all of it is in ${path}`);
-  const changed = r.files.filter((f) => f.path.startsWith("/mnt/user-data/outputs/")).map((f) => `${f.change} ${f.path}`);
+  const changed = r.files.filter((f) => f.path.startsWith(`${outputs}/`)).map((f) => `${f.change} ${f.path}`);
   return [...parts, ...changed].filter((p) => p !== "").join("\n") || "(no output)";
 }
 
@@ -100,7 +100,7 @@ export function skerryTools(skerry: Skerry, options: ToolOptions = {}): Structur
     make<{ command: string; timeout?: number }>(
       "bash",
       `Run a command in the conversation's sandbox, in ${workspace}. Files stay; processes in the background do not.`,
-      { command: text("for a shell"), timeout: { type: "number", description: "seconds; 60 when absent, at most 3600" } },
+      { command: text("for a shell"), timeout: { type: "number", description: `seconds; ${execTimeoutMs / 1000} when absent, at most ${maxExecTimeoutMs / 1000}` } },
       ["command"],
       async (t, i, o) => shown(await t.exec({ command: i.command, ...(i.timeout === undefined ? {} : { timeout_s: i.timeout }) }, o)),
     ),
@@ -110,7 +110,7 @@ export function skerryTools(skerry: Skerry, options: ToolOptions = {}): Structur
       {
         code: text("the program"),
         language: { type: "string", enum: ["typescript", "javascript", "python", "bash"], description: "typescript when absent" },
-        timeout: { type: "number", description: "seconds; 30 when absent, at most 120" },
+        timeout: { type: "number", description: `seconds; ${codeTimeoutMs / 1000} when absent, at most ${maxCodeTimeoutMs / 1000}` },
       },
       ["code"],
       async (t, i, o) => shown(await t.executeCode(i, o)),
@@ -143,7 +143,7 @@ export function skerryTools(skerry: Skerry, options: ToolOptions = {}): Structur
     make<{ path: string; offset?: number; limit?: number }>(
       "read_file",
       "Read a text file by lines.",
-      { path: filePath, offset: { type: "integer", description: "lines to pass over" }, limit: { type: "integer", description: "lines to give; 2000 when absent" } },
+      { path: filePath, offset: { type: "integer", description: "lines to pass over" }, limit: { type: "integer", description: `lines to give; ${readLines} when absent` } },
       ["path"],
       async (t, { path, ...range }, o) => {
         const f = await t.files.read(path, range, o);

@@ -1,3 +1,4 @@
+import * as constants from "./constants.js";
 import { ConnectionError, LostError, SkerryError } from "./errors.js";
 
 /**
@@ -7,10 +8,6 @@ import { ConnectionError, LostError, SkerryError } from "./errors.js";
  * - `once`: it is sent again only when nothing was done: no connection was made, or the server says so.
  */
 export type Kind = "safe" | "keyed" | "once";
-
-const firstPauseMs = 100;
-const longestPauseMs = 5000;
-const longestAgeS = 7200; // that the server takes
 
 /** The tries at one call. */
 export class Repeats {
@@ -28,14 +25,14 @@ export class Repeats {
   /** The headers that make a second request known as one. */
   headers(): Record<string, string> {
     if (this.kind !== "keyed") return {};
-    const age = Math.min((performance.now() - this.#began) / 1000 + 0.001, longestAgeS).toFixed(3);
-    return { "Idempotency-Key": this.key, ...(this.#tries > 0 ? { "Idempotency-Age": age } : {}) };
+    const age = (Math.min(performance.now() - this.#began + 1, constants.maxRetryAgeMs) / 1000).toFixed(3);
+    return { [constants.headerIdempotencyKey]: this.key, ...(this.#tries > 0 ? { [constants.headerIdempotencyAge]: age } : {}) };
   }
 
   /** How long to wait before the next try, or undefined when there is none. */
   pause(err: unknown): number | undefined {
     if (!this.#worthIt(err)) return undefined;
-    const backoff = Math.min(firstPauseMs * 2 ** this.#tries, longestPauseMs) * (1 + Math.random() / 4);
+    const backoff = Math.min(constants.firstPauseMs * 2 ** this.#tries, constants.longestPauseMs) * (1 + Math.random() / constants.pauseSpread);
     this.#tries++;
     const pause = Math.max(backoff, err instanceof SkerryError ? err.retryAfterMs : 0);
     return performance.now() - this.#began + pause > this.patienceMs ? undefined : pause;
@@ -52,14 +49,14 @@ export class Repeats {
       // Nothing was done. Of a limit that no waiting changes the server does not say when to come back.
       return err.retryAfterMs > 0;
     }
-    if (keyConflict(err) === "running") return true; // when the first one has ended, its answer comes
-    return [408, 502, 503, 504].includes(err.status) && this.kind !== "once" && err.code !== "tool_failed";
+    if (keyConflict(err) === constants.keyRunning) return true; // when the first one has ended, its answer comes
+    return constants.retriedStatuses.includes(err.status) && this.kind !== "once" && err.code !== "tool_failed";
   }
 
   /** What the caller is told at last. */
   final(err: unknown): unknown {
     if (err instanceof SkerryError) {
-      return ["done", "unknown"].includes(keyConflict(err)) ? new LostError(err) : err;
+      return [constants.keyDone, constants.keyUnknown].includes(keyConflict(err)) ? new LostError(err) : err;
     }
     const why = err instanceof Error ? err.message : String(err);
     return this.lost && this.kind !== "safe" ? new LostError(err) : new ConnectionError(because(why, err), { cause: err });
@@ -76,7 +73,7 @@ function because(why: string, err: unknown): string {
 /** What a conflict over an Idempotency-Key is about: running, done or unknown; "" when it is none. */
 function keyConflict(err: SkerryError): string {
   const only = err.fields[0];
-  return err.code === "conflict" && err.fields.length === 1 && only?.field === "Idempotency-Key" ? only.detail : "";
+  return err.code === "conflict" && err.fields.length === 1 && only?.field === constants.headerIdempotencyKey ? only.detail : "";
 }
 
 // What the runtimes call a connection that was not made: Node, then Bun. Deno says it in the text.

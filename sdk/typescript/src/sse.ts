@@ -1,11 +1,11 @@
+import { maxAnswer } from "./constants.js";
+
 /** One server-sent event. */
 export interface Message {
   id: string;
   event: string;
   data: string;
 }
-
-const longestLine = 64 << 20; // characters: an exit has all the output in it
 
 /** Reads events. A stream that ends ends them. */
 export async function* messages(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Message, void, void> {
@@ -18,7 +18,7 @@ export async function* messages(chunks: AsyncIterable<Uint8Array>): AsyncGenerat
     for (const [i, piece] of lines.entries()) {
       parts.push(piece);
       size += piece.length;
-      if (size > longestLine) throw new Error("the server sent a line that is too long");
+      if (size > maxAnswer) throw new Error("the server sent a line that is too long");
       if (i === lines.length - 1) break;
       const line = parts.join("").replace(/\r$/, "");
       parts.length = 0;

@@ -1,8 +1,8 @@
+import { sentFrame } from "./constants.js";
 import { ConnectionError, SkerryError } from "./errors.js";
 import type { ExecStatus } from "./models.js";
 import { path, type CallOptions, type Transport } from "./transport.js";
 
-const sentFrame = 32 << 10;
 const mostHeld = 64 << 20; // bytes that came and nobody took
 
 /** The part of a WebSocket that is used. The runtimes take headers in the second argument, browsers do not. */

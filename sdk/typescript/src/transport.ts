@@ -1,3 +1,4 @@
+import * as constants from "./constants.js";
 import { ConnectionError, DeadlineError, errorFrom, LostError, SkerryError } from "./errors.js";
 import type { ErrorCode, Problem } from "./models.js";
 import { Repeats, type Kind } from "./repeat.js";
@@ -18,7 +19,7 @@ export interface Options {
   patienceMs?: number;
   /** A stream, upload or download of which nothing came for so many milliseconds is given up; 60000 when absent. */
   silenceMs?: number;
-  /** How many milliseconds a run may take to begin: for a place, a sandbox, an approval. 270000 when absent; Node's fetch gives up after 300000. */
+  /** How many milliseconds a run may take to begin (a place, a sandbox, an approval), and a tool to answer. 600000 when absent; Node's fetch gives up after 300000. */
   waitMs?: number;
   /** In place of the global fetch. */
   fetch?: typeof fetch;
@@ -72,15 +73,15 @@ export class Transport {
 
   constructor(o: Options) {
     this.server = o.server.replace(/\/+$/, "");
-    this.timeoutMs = o.timeoutMs ?? 120_000;
-    this.patienceMs = o.patienceMs ?? 30_000;
-    this.silenceMs = o.silenceMs ?? 60_000;
-    this.waitMs = o.waitMs ?? 270_000;
+    this.timeoutMs = o.timeoutMs ?? constants.defaultTimeoutMs;
+    this.patienceMs = o.patienceMs ?? constants.defaultPatienceMs;
+    this.silenceMs = o.silenceMs ?? constants.defaultSilenceMs;
+    this.waitMs = o.waitMs ?? constants.defaultWaitMs;
     this.#fetch = o.fetch ?? fetch.bind(globalThis);
     this.webSocket = o.webSocket;
     this.headers = {
       ...(o.key ? { Authorization: `Bearer ${o.key}` } : {}),
-      ...(o.onBehalfOf ? { "On-Behalf-Of": o.onBehalfOf } : {}),
+      ...(o.onBehalfOf ? { [constants.headerOnBehalfOf]: o.onBehalfOf } : {}),
     };
   }
 
@@ -169,7 +170,7 @@ export class Transport {
     const { chunks } = await this.open({ ...r, headers: { ...r.headers, Accept: "text/event-stream" } }, o, begins);
     try {
       for await (const m of messages(chunks)) {
-        if (m.event === "error") throw streamError(m.data);
+        if (m.event === constants.eventError) throw streamError(m.data);
         yield m;
       }
     } finally {
