@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-Language = Literal["typescript", "javascript", "python", "bash"]
+from skerry._constants import DEFAULT_WAIT_S
 
-# What a call for an exec may take beyond the exec's own time: the queue, the start of a sandbox, the way there and back.
-EXEC_GRACE = 180.0
+Language = Literal["typescript", "javascript", "python", "bash"]
 
 
 class CommandOptions(TypedDict, total=False):
@@ -52,4 +51,5 @@ def code_body(code: str, options: CodeOptions) -> dict[str, Any]:
 
 
 def deadline_of(deadline_s: float | None, timeout_s: float | None, default_s: float) -> float:
-    return deadline_s or (timeout_s or default_s) + EXEC_GRACE
+    """A run may first wait for a place, the start of its sandbox, and an approval."""
+    return deadline_s or (timeout_s or default_s) + DEFAULT_WAIT_S

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from skerry import _constants as constants
 from skerry import errors, models
 from skerry._sse import Message
 
@@ -16,7 +17,7 @@ class ExecResult(models.ExecResult):
 
     @property
     def ok(self) -> bool:
-        return self.status == "exited" and self.exit_code == 0
+        return self.status == constants.STATUS_EXITED and self.exit_code == 0
 
     @property
     def stdout_bytes(self) -> bytes:
@@ -79,13 +80,13 @@ class Event:
 
 def event_of(message: Message) -> Event:
     detail = json.loads(message.data)
-    if message.event == "error":
+    if message.event == constants.EVENT_ERROR:
         raise errors.APIError.codes.get(str(detail.get("code", "")), errors.APIError)(
             str(detail.get("detail", "")), status=int(detail.get("status", 0)), code=str(detail.get("code", ""))
         )
     n = int(message.id) if message.id.isdigit() else 0
-    if message.event == "exit":
-        return Event(n, "exit", b"", detail, ExecResult.model_validate(detail))
+    if message.event == constants.EVENT_EXIT:
+        return Event(n, constants.EVENT_EXIT, b"", detail, ExecResult.model_validate(detail))
     text = str(detail.get("data", ""))
     data = base64.b64decode(text) if detail.get("encoding") == "base64" else text.encode()
     return Event(n, message.event, data, detail)

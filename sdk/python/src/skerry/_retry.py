@@ -16,6 +16,7 @@ import uuid
 
 import httpx
 
+from skerry import _constants as constants
 from skerry.errors import APIError, ConnectionFailed, DeadlineExceeded, OutcomeUnknown, SkerryError
 
 # Nothing of the request was sent when these are raised.
@@ -63,9 +64,10 @@ class Attempts:
         if not self.key:
             return {}
         if not self.count:
-            return {"Idempotency-Key": self.key}
+            return {constants.HEADER_IDEMPOTENCY_KEY: self.key}
         # Rounded up, so that the server never takes the request for younger than it is.
-        return {"Idempotency-Key": self.key, "Idempotency-Age": f"{min(time.monotonic() - self.began + 0.001, 7200):.3f}"}
+        age = min(time.monotonic() - self.began + 0.001, constants.MAX_RETRY_AGE_S)
+        return {constants.HEADER_IDEMPOTENCY_KEY: self.key, constants.HEADER_IDEMPOTENCY_AGE: f"{age:.3f}"}
 
     def timeout(self) -> httpx.Timeout:
         left = self.remaining()
@@ -85,16 +87,18 @@ class Attempts:
 
     def after_answer(self, err: APIError) -> float:
         """Seconds to wait before the next attempt after an error came; raises it when another one is of no use."""
-        if err.key_conflict == "running":
+        if err.key_conflict == constants.KEY_RUNNING:
             return self.wait(err.retry_after or 1, err)  # as often as it takes: the first attempt is under way
-        if err.key_conflict in ("unknown", "done") and self.count:
+        if err.key_conflict in (constants.KEY_UNKNOWN, constants.KEY_DONE) and self.count:
             raise OutcomeUnknown(f"{self.what}: {err.detail}") from err
         # A proxy says these in the server's place: whether the request arrived is not known.
-        proxy = not err.code and err.status in (502, 503, 504)
+        proxy = not err.code and err.status in constants.RETRIED_STATUSES
         if proxy and self.kind is Kind.ONCE:
             raise OutcomeUnknown(f"{self.what}: {err.detail}; it may have been done") from err
         self.sent = self.sent or proxy
-        nothing_done = err.status in (408, 429) or (err.status == 503 and (err.not_started or err.code == "capacity_exceeded"))
+        nothing_done = err.status in constants.PASSING_STATUSES or (
+            err.status == 503 and (err.not_started or err.code == constants.CODE_CAPACITY_EXCEEDED)
+        )
         # With a key the server sees to it that what began is not done again.
         later = err.status == 503 and self.kind is not Kind.ONCE
         if not (proxy or nothing_done or later):
@@ -105,7 +109,7 @@ class Attempts:
         if self.left <= 0:
             raise err
         self.left -= 1
-        backoff = min(0.1 * 2.0**self.count, 5.0) * random.uniform(0.5, 1.0)
+        backoff = min(constants.FIRST_PAUSE_S * 2.0**self.count, constants.LONGEST_PAUSE_S) * (1 + random.random() / constants.PAUSE_SPREAD)
         return self.wait(max(retry_after or 0, backoff), err)
 
     def wait(self, pause: float, err: SkerryError) -> float:

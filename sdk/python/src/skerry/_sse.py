@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MAX_EVENT = 64 << 20
+from skerry._constants import MAX_ANSWER
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Decoder:
     def feed(self, chunk: bytes) -> list[Message]:
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
-        if len(self._rest) > MAX_EVENT:
-            raise ValueError(f"an event of more than {MAX_EVENT} bytes")
+        if len(self._rest) > MAX_ANSWER:
+            raise ValueError(f"an event of more than {MAX_ANSWER} bytes")
         return [m for line in lines if (m := self._line(line.rstrip(b"\r").decode("utf-8", "replace")))]
 
     def _line(self, line: str) -> Message | None:

@@ -36,12 +36,13 @@ from deepagents.backends.protocol import (  # noqa: E402
 )
 from deepagents.backends.sandbox import BaseSandbox  # noqa: E402
 
+from skerry import _constants as constants  # noqa: E402
 from skerry._async.client import AsyncClient  # noqa: E402
 from skerry._async.deepagents_files import BackendFiles as AsyncBackendFiles  # noqa: E402
 from skerry._async.thread import Thread as AsyncThread  # noqa: E402
 from skerry._loops import AsyncTwins  # noqa: E402
 from skerry._results import ExecResult  # noqa: E402
-from skerry._sync.deepagents_files import WORKSPACE, BackendFiles, is_native  # noqa: E402
+from skerry._sync.deepagents_files import BackendFiles, is_native  # noqa: E402
 from skerry._sync.thread import Thread  # noqa: E402
 from skerry.errors import SkerryError  # noqa: E402
 
@@ -83,7 +84,8 @@ class SkerrySandbox(BaseSandbox):
 
     def _seconds(self, timeout: int | None) -> int:
         # 0 asks for no limit; the server's most is an hour.
-        return self._timeout_s if timeout is None else min(timeout, 3600) if timeout > 0 else 3600
+        most = int(constants.MAX_EXEC_TIMEOUT_S)
+        return self._timeout_s if timeout is None else min(timeout, most) if timeout > 0 else most
 
     # Files.
 
@@ -93,10 +95,10 @@ class SkerrySandbox(BaseSandbox):
     async def als(self, path: str) -> LsResult:
         return await self._afiles().ls(path) if is_native(path) else await super().als(path)
 
-    def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
+    def read(self, file_path: str, offset: int = 0, limit: int = constants.READ_LINES) -> ReadResult:
         return self._files.read(file_path, offset, limit) if is_native(file_path) else super().read(file_path, offset, limit)
 
-    async def aread(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
+    async def aread(self, file_path: str, offset: int = 0, limit: int = constants.READ_LINES) -> ReadResult:
         return (
             await self._afiles().read(file_path, offset, limit) if is_native(file_path) else await super().aread(file_path, offset, limit)
         )
@@ -225,7 +227,7 @@ COPY_ERRORS = {91: "file_not_found", 93: "is_directory", 94: "permission_denied"
 
 
 def waypoint() -> str:
-    return f"{WORKSPACE}/.skerry-copy-{uuid.uuid4().hex}"
+    return f"{constants.WORKSPACE}/.skerry-copy-{uuid.uuid4().hex}"
 
 
 def copy_error(result: ExecResult) -> str | None:
@@ -246,14 +248,14 @@ def merged(command: str) -> str:
 
 def answer(result: ExecResult, seconds: int) -> ExecuteResponse:
     output, code = result.output, result.exit_code
-    if result.status == "timeout":
+    if result.status == constants.STATUS_TIMEOUT:
         output, code = f"{output}\n[The command was ended after {seconds} s.]", 124
-    elif result.status == "oom":
+    elif result.status == constants.STATUS_OOM:
         output, code = f"{output}\n[The command was ended: it took more memory than there is.]", 137
-    elif result.status != "exited":
+    elif result.status != constants.STATUS_EXITED:
         output, code = (
             f"{output}\n[{result.status}: {result.detail or 'the command was ended from outside'}]",
-            137 if result.status == "killed" else None,
+            137 if result.status == constants.STATUS_KILLED else None,
         )
     if result.truncated and result.stdout_path:
         output += f"\n[All of the output is in {shlex.quote(result.stdout_path)}.]"

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from skerry import _constants as constants
+
 
 class SkerryError(Exception):
     """Whatever goes wrong in this package."""
@@ -70,64 +72,64 @@ class APIError(SkerryError):
     @property
     def key_conflict(self) -> str:
         """Of a conflict over the Idempotency-Key: running, done or unknown; else empty."""
-        return next((e.detail for e in self.errors if e.field == "Idempotency-Key" and self.status == 409), "")
+        return next((e.detail for e in self.errors if e.field == constants.HEADER_IDEMPOTENCY_KEY and self.status == 409), "")
 
 
 class NotFound(APIError):
-    code = "not_found"
+    code = constants.CODE_NOT_FOUND
 
 
 class Invalid(APIError):
-    code = "invalid"
+    code = constants.CODE_INVALID
 
 
 class Conflict(APIError):
-    code = "conflict"
+    code = constants.CODE_CONFLICT
 
 
 class Forbidden(APIError):
-    code = "forbidden"
+    code = constants.CODE_FORBIDDEN
 
 
 class Unauthorized(APIError):
-    code = "unauthorized"
+    code = constants.CODE_UNAUTHORIZED
 
 
 class QuotaExceeded(APIError):
-    code = "quota_exceeded"
+    code = constants.CODE_QUOTA_EXCEEDED
 
 
 class CapacityExceeded(APIError):
-    code = "capacity_exceeded"
+    code = constants.CODE_CAPACITY_EXCEEDED
 
 
 class NotSupported(APIError):
-    code = "not_supported"
+    code = constants.CODE_NOT_SUPPORTED
 
 
 class SandboxLost(APIError):
-    code = "sandbox_lost"
+    code = constants.CODE_SANDBOX_LOST
 
 
 class ToolFailed(APIError):
-    code = "tool_failed"
+    code = constants.CODE_TOOL_FAILED
 
 
 class TimedOut(APIError):
-    code = "timeout"
+    code = constants.CODE_TIMEOUT
 
 
 class Unavailable(APIError):
-    code = "unavailable"
+    code = constants.CODE_UNAVAILABLE
 
 
 class Internal(APIError):
-    code = "internal"
+    code = constants.CODE_INTERNAL
 
 
 def from_answer(status: int, headers: dict[str, str], body: bytes) -> APIError:
     """The error of an answer of status 400 or more. An answer that is no problem document came from a proxy."""
-    request_id, retry = headers.get("x-request-id", ""), seconds(headers.get("retry-after", ""))
+    request_id, retry = headers.get(constants.HEADER_REQUEST_ID.lower(), ""), seconds(headers.get(constants.HEADER_RETRY_AFTER.lower(), ""))
     try:
         p = json.loads(body) if headers.get("content-type", "").startswith("application/problem+json") else None
     except ValueError:

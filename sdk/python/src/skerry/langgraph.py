@@ -27,19 +27,26 @@ from pydantic import BaseModel, Field  # noqa: E402
 
 from skerry._async.agent_tools import AgentTools as AsyncAgentTools  # noqa: E402
 from skerry._async.client import AsyncClient  # noqa: E402
+from skerry._constants import (  # noqa: E402
+    CODE_TIMEOUT_S,
+    EXEC_TIMEOUT_S,
+    MAX_CODE_TIMEOUT_S,
+    MAX_EXEC_TIMEOUT_S,
+    READ_LINES,
+    USER_DATA,
+    WORKSPACE,
+)
 from skerry._loops import AsyncTwins  # noqa: E402
 from skerry._sync.agent_tools import AgentTools  # noqa: E402
 from skerry._sync.client import Client  # noqa: E402
 from skerry.errors import SkerryError  # noqa: E402
-
-WORKSPACE = "/mnt/user-data/workspace"
 
 
 class Bash(BaseModel):
     """Run a shell command in the sandbox of this conversation. Files in /mnt/user-data are kept."""
 
     command: str
-    timeout_s: float = Field(60, gt=0, le=3600, description="Seconds until it is ended")
+    timeout_s: float = Field(EXEC_TIMEOUT_S, gt=0, le=MAX_EXEC_TIMEOUT_S, description="Seconds until it is ended")
 
 
 class ExecuteCode(BaseModel):
@@ -48,7 +55,7 @@ class ExecuteCode(BaseModel):
 
     code: str
     language: Literal["typescript", "javascript", "python", "bash"] = "typescript"
-    timeout: float = Field(30, gt=0, le=120, description="Seconds until it is ended")
+    timeout: float = Field(CODE_TIMEOUT_S, gt=0, le=MAX_CODE_TIMEOUT_S, description="Seconds until it is ended")
 
 
 class ListServers(BaseModel):
@@ -68,7 +75,7 @@ class ReadFile(BaseModel):
 
     path: str = Field(description="Absolute, below /mnt/user-data, /mnt/skills, /mnt/plugins or /mnt/code-api")
     offset: int = Field(0, ge=0, description="Lines to pass over")
-    limit: int = Field(2000, ge=1, le=2000)
+    limit: int = Field(READ_LINES, ge=1, le=READ_LINES)
 
 
 class WriteFile(BaseModel):
@@ -90,7 +97,7 @@ class EditFile(BaseModel):
 class ListFiles(BaseModel):
     """List a folder."""
 
-    path: str = "/mnt/user-data"
+    path: str = USER_DATA
     depth: int = Field(1, ge=1, le=64)
 
 
@@ -135,7 +142,7 @@ class RunSkill(BaseModel):
     skill: str
     script: str = Field(description="Relative to the skill's folder, such as scripts/extract.py")
     args: list[str] = []
-    timeout_s: float = Field(60, gt=0, le=3600)
+    timeout_s: float = Field(EXEC_TIMEOUT_S, gt=0, le=MAX_EXEC_TIMEOUT_S)
 
 
 SCHEMAS: dict[str, type[BaseModel]] = {

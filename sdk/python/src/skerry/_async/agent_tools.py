@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from skerry._async.thread import Thread
+from skerry._constants import EXEC_TIMEOUT_S, READ_LINES, USER_DATA, WORKSPACE
 from skerry._results import ExecResult
-
-MAX_LINES = 2000
 
 
 class AgentTools:
     def __init__(self, thread: Thread) -> None:
         self._thread = thread
 
-    async def bash(self, command: str, timeout_s: float = 60) -> str:
+    async def bash(self, command: str, timeout_s: float = EXEC_TIMEOUT_S) -> str:
         return shown(await self._thread.exec(command, timeout_s=timeout_s, max_output_bytes=100_000))
 
     async def execute_code(
@@ -35,8 +34,8 @@ class AgentTools:
     async def search_tools(self, query: str, server: str | None = None, detail: Literal["name", "desc", "full"] = "desc") -> str:
         return as_json((await self._thread.search_tools(query, server=server, detail=detail)).model_dump(exclude_none=True))
 
-    async def read_file(self, path: str, offset: int = 0, limit: int = MAX_LINES) -> str:
-        text = await self._thread.files.read(path, offset=offset, limit=min(limit, MAX_LINES))
+    async def read_file(self, path: str, offset: int = 0, limit: int = READ_LINES) -> str:
+        text = await self._thread.files.read(path, offset=offset, limit=min(limit, READ_LINES))
         if text.encoding != "utf-8":
             return f"{path} is no text: it has {text.bytes} bytes"
         more = (
@@ -53,15 +52,15 @@ class AgentTools:
         edited = await self._thread.files.edit(path, old, new, replace_all=replace_all)
         return f"replaced {edited.occurrences} in {path}"
 
-    async def list_files(self, path: str = "/mnt/user-data", depth: int = 1) -> str:
+    async def list_files(self, path: str = USER_DATA, depth: int = 1) -> str:
         listing = await self._thread.files.list(path, depth=depth, limit=1000)
         return lines([f"{e.path}/" if e.is_dir else f"{e.path} ({e.bytes} bytes)" for e in listing.items], listing.truncated)
 
-    async def glob_files(self, pattern: str, path: str = "/mnt/user-data/workspace") -> str:
+    async def glob_files(self, pattern: str, path: str = WORKSPACE) -> str:
         found = await self._thread.files.glob(pattern, path)
         return lines([e.path for e in found.items[:1000]], found.truncated or len(found.items) > 1000)
 
-    async def grep_files(self, pattern: str, path: str = "/mnt/user-data/workspace", regex: bool = False, glob: str | None = None) -> str:
+    async def grep_files(self, pattern: str, path: str = WORKSPACE, regex: bool = False, glob: str | None = None) -> str:
         found = await self._thread.files.grep(pattern, path, regex=regex, glob=glob, max=200)
         return lines([f"{m.path}:{m.line}: {m.text}" for m in found.items], found.truncated)
 
@@ -75,7 +74,7 @@ class AgentTools:
         file = await self._thread.read_skill_file(skill, path)
         return file.text if file.text is not None else f"{file.location} is no text of at most 1 MiB: use it in the sandbox"
 
-    async def run_skill(self, skill: str, script: str, args: Sequence[str] = (), timeout_s: float = 60) -> str:
+    async def run_skill(self, skill: str, script: str, args: Sequence[str] = (), timeout_s: float = EXEC_TIMEOUT_S) -> str:
         return shown(await self._thread.run_skill(skill, script, args, timeout_s=timeout_s))
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from skerry import _constants as constants
 from skerry import errors, models
 from skerry._async.transport import Transport
-from skerry._options import EXEC_GRACE, given
+from skerry._options import given
 from skerry._results import Event, ExecResult, event_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ async def follow(
 ) -> AsyncIterator[Event]:
     """The events of an exec, to its end. path starts one; else exec_id names it. A broken connection is taken up again."""
     ends = time.monotonic() + deadline_s
-    breaks = 0
+    heard = time.monotonic()
     while True:
         left = ends - time.monotonic()
         if left <= 0:
@@ -36,20 +37,19 @@ async def follow(
         try:
             async for message in messages:
                 event = event_of(message)
-                breaks = 0
+                heard = time.monotonic()
                 after = max(after, event.n)
                 exec_id = str(event.detail.get("exec_id", exec_id))
                 yield event
-                if event.type == "exit":
+                if event.type == constants.EVENT_EXIT:
                     return
         except httpx.HTTPError as err:
             if not exec_id:
                 raise errors.OutcomeUnknown(f"POST {path}: the connection broke ({err}); it may have been done") from err
         # The stream ended before the exec did.
-        breaks += 1
-        if breaks > 10 or not exec_id:
-            raise errors.OutcomeUnknown(f"exec {exec_id}: its events broke off {breaks} times")
-        await asyncio.sleep(min(0.1 * 2.0**breaks, 5.0))
+        if not exec_id or time.monotonic() - heard > constants.TAKE_UP_FOR_S:
+            raise errors.OutcomeUnknown(f"exec {exec_id}: its events broke off")
+        await asyncio.sleep(constants.TAKE_UP_PAUSE_S)
 
 
 class Exec:
@@ -67,11 +67,11 @@ class Exec:
         """What is known of it now; status is running as long as it runs."""
         return ExecResult.model_validate((await self._transport.call("GET", self._path)).json())
 
-    def events(self, after: int = 0, *, deadline_s: float = 3600.0) -> AsyncIterator[Event]:
+    def events(self, after: int = 0, *, deadline_s: float = constants.MAX_EXEC_TIMEOUT_S) -> AsyncIterator[Event]:
         """Its events from number after + 1 on, to its end, across broken connections."""
         return follow(self._transport, self._base, exec_id=self.id, after=after, deadline_s=deadline_s)
 
-    async def wait(self, *, deadline_s: float = 3600.0) -> ExecResult:
+    async def wait(self, *, deadline_s: float = constants.MAX_EXEC_TIMEOUT_S) -> ExecResult:
         """Waits for its end."""
         async for event in self.events(deadline_s=deadline_s):
             if event.result is not None:
@@ -117,7 +117,7 @@ class Context:
         self, code: str, *, timeout_s: float | None = None, max_output_chars: int | None = None, env: Mapping[str, str] | None = None
     ) -> ExecResult:
         body = given(code=code, context_id=self.id, timeout=timeout_s, max_output_chars=max_output_chars, env=env)
-        deadline = (timeout_s or 120) + EXEC_GRACE
+        deadline = (timeout_s or constants.MAX_CODE_TIMEOUT_S) + constants.DEFAULT_WAIT_S
         return ExecResult.model_validate(
             (await self._transport.call("POST", f"{self._base}/execute_code", body=body, deadline_s=deadline)).json()
         )

@@ -10,21 +10,19 @@ from typing import BinaryIO, Literal
 
 import httpx
 
+from skerry import _constants as constants
 from skerry import errors, models
 from skerry._async.transport import Transport
 from skerry._results import FileEvent
 from skerry._retry import Kind
 from skerry._sources import CHUNK, AsyncSource, form_of
 
-# For the bytes of a file there is no telling how long they take; a connection that says nothing ends earlier.
-TRANSFER_DEADLINE = 3600.0
-
 
 class Files:
     def __init__(self, transport: Transport, base: str) -> None:
         self._transport, self._path = transport, base + "/files"
 
-    async def read(self, path: str, *, offset: int = 0, limit: int = 2000) -> models.FileText:
+    async def read(self, path: str, *, offset: int = 0, limit: int = constants.READ_LINES) -> models.FileText:
         """Lines of a text file; base64 of a binary file."""
         return models.FileText.model_validate(await self._get("", path=path, offset=offset, limit=limit))
 
@@ -45,16 +43,16 @@ class Files:
         )
         return models.Edited.model_validate(answer.json())
 
-    async def list(self, path: str = "/mnt/user-data", *, depth: int = 1, limit: int | None = None) -> models.FileListing:
+    async def list(self, path: str = constants.USER_DATA, *, depth: int = 1, limit: int | None = None) -> models.FileListing:
         return models.FileListing.model_validate(await self._get("/list", path=path, depth=depth, limit=limit))
 
-    async def glob(self, pattern: str, path: str = "/mnt/user-data/workspace") -> models.FileListing:
+    async def glob(self, pattern: str, path: str = constants.WORKSPACE) -> models.FileListing:
         return models.FileListing.model_validate(await self._get("/glob", path=path, pattern=pattern))
 
     async def grep(
         self,
         pattern: str,
-        path: str = "/mnt/user-data/workspace",
+        path: str = constants.WORKSPACE,
         *,
         regex: bool = False,
         glob: str | None = None,
@@ -89,17 +87,17 @@ class Files:
             (await self._transport.call("POST", self._path + "/move", body={"from": source, "to": target})).json()
         )
 
-    async def upload(self, path: str, content: AsyncSource, *, deadline_s: float = TRANSFER_DEADLINE) -> models.Written:
+    async def upload(self, path: str, content: AsyncSource, *, deadline_s: float = constants.TRANSFER_S) -> models.Written:
         """Writes bytes, an open file, or the items of an iterator, streamed. An iterator is sent once: a broken connection is an error."""
         answer = await self._transport.call("PUT", self._path + "/content", params={"path": path}, content=content, deadline_s=deadline_s)
         return models.Written.model_validate(answer.json())
 
-    async def download(self, path: str, *, deadline_s: float = TRANSFER_DEADLINE) -> bytes:
+    async def download(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> bytes:
         """All bytes of a file."""
         async with self.open(path, deadline_s=deadline_s) as chunks:
             return b"".join([chunk async for chunk in chunks])
 
-    async def download_to(self, path: str, target: BinaryIO, *, deadline_s: float = TRANSFER_DEADLINE) -> int:
+    async def download_to(self, path: str, target: BinaryIO, *, deadline_s: float = constants.TRANSFER_S) -> int:
         """Copies a file's bytes into target, and returns their number."""
         size = 0
         async with self.open(path, deadline_s=deadline_s) as chunks:
@@ -108,7 +106,7 @@ class Files:
         return size
 
     @asynccontextmanager
-    async def open(self, path: str, *, deadline_s: float = TRANSFER_DEADLINE) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def open(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> AsyncIterator[AsyncIterator[bytes]]:
         """The bytes of a file as they come."""
         response, stack = await self._transport.download(self._path + "/content", {"path": path}, {}, deadline_s)
         async with stack:
@@ -126,19 +124,19 @@ class Files:
         kind, form = form_of(files)
         headers = {"Content-Type": kind}
         path = self._path + "/upload"
-        answer = await self._transport.call("POST", path, content=form, kind=Kind.SAFE, deadline_s=TRANSFER_DEADLINE, headers=headers)
+        answer = await self._transport.call("POST", path, content=form, kind=Kind.SAFE, deadline_s=constants.TRANSFER_S, headers=headers)
         return [models.Transferred.model_validate(item) for item in answer.json()["items"]]
 
     async def download_many(self, paths: Iterable[str]) -> Sequence[models.Transferred]:
         """Reads many files, at most 1000 and 32 MiB together. Each has its own result, in order; content_of returns its bytes."""
         answer = await self._transport.call(
-            "POST", self._path + "/download", body={"paths": [*paths]}, kind=Kind.SAFE, deadline_s=TRANSFER_DEADLINE
+            "POST", self._path + "/download", body={"paths": [*paths]}, kind=Kind.SAFE, deadline_s=constants.TRANSFER_S
         )
         return [models.Transferred.model_validate(item) for item in answer.json()["items"]]
 
     @asynccontextmanager
     async def open_archive(
-        self, path: str, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = TRANSFER_DEADLINE
+        self, path: str, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = constants.TRANSFER_S
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """All that is in a folder, as one archive with names relative to it, as it comes. Links and special files are not in it."""
         response, stack = await self._transport.download(self._path + "/archive", {"path": path, "format": format}, {}, deadline_s)
@@ -146,7 +144,7 @@ class Files:
             yield self._chunks(response, path)
 
     async def download_archive(
-        self, path: str, target: BinaryIO, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = TRANSFER_DEADLINE
+        self, path: str, target: BinaryIO, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = constants.TRANSFER_S
     ) -> int:
         """Copies the archive of a folder into target, and returns its number of bytes."""
         size = 0
@@ -155,27 +153,27 @@ class Files:
                 size += target.write(chunk)
         return size
 
-    async def upload_archive(self, path: str, archive: AsyncSource, *, deadline_s: float = TRANSFER_DEADLINE) -> models.Unpacked:
+    async def upload_archive(self, path: str, archive: AsyncSource, *, deadline_s: float = constants.TRANSFER_S) -> models.Unpacked:
         """Writes what is in a tar, tar.gz or zip archive into a folder, which is made. Nothing is written of one that has links,
         paths that lead out, or more than there is room for."""
         answer = await self._transport.call("PUT", self._path + "/archive", params={"path": path}, content=archive, deadline_s=deadline_s)
         return models.Unpacked.model_validate(answer.json())
 
-    async def watch(self, path: str, *, recursive: bool = True, deadline_s: float = TRANSFER_DEADLINE) -> AsyncIterator[FileEvent]:
+    async def watch(self, path: str, *, recursive: bool = True, deadline_s: float = constants.TRANSFER_S) -> AsyncIterator[FileEvent]:
         """What changes in a folder, as it changes. The first event is "started", of the folder itself: from then on all is told.
 
         It ends when the thread's sandbox has ended. One that was cut off raises ConnectionFailed: list the folder and watch again."""
         params: dict[str, str | bool] = {"path": path, "recursive": recursive}
         try:
             async for message in self._transport.events("GET", self._path + "/watch", params=params, deadline_s=deadline_s):
-                if message.event == "end":
+                if message.event == constants.EVENT_END:
                     return
-                if message.event == "error":
+                if message.event == constants.EVENT_ERROR:
                     problem = json.loads(message.data)
                     raise errors.from_answer(int(problem.get("status", 500)), {}, message.data.encode())
-                if message.event == "started":
-                    yield FileEvent(path, "started", True)
-                elif message.event == "change":
+                if message.event == constants.EVENT_STARTED:
+                    yield FileEvent(path, constants.EVENT_STARTED, True)
+                elif message.event == constants.EVENT_CHANGE:
                     said = json.loads(message.data)
                     yield FileEvent(said["path"], said["change"], said["is_dir"])
         except httpx.HTTPError as err:

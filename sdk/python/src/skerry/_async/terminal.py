@@ -10,6 +10,7 @@ from typing import Any
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from skerry import _constants as constants
 from skerry import errors
 from skerry._async.transport import Transport
 
@@ -20,7 +21,12 @@ async def join(transport: Transport, path: str, exec_id: str, after: int) -> Ter
     stack = AsyncExitStack()
     try:
         ws = await stack.enter_async_context(
-            connect(server + path + query, additional_headers=transport.headers, open_timeout=transport.timeout_s, max_size=4 << 20)
+            connect(
+                server + path + query,
+                additional_headers=transport.headers,
+                open_timeout=transport.timeout_s,
+                max_size=constants.MAX_SHOWN_FRAME,
+            )
         )
     except InvalidStatus as err:
         answer = err.response
@@ -46,8 +52,8 @@ class Terminal:
 
     async def send(self, data: bytes | str) -> None:
         raw = data.encode() if isinstance(data, str) else data
-        for at in range(0, len(raw), 32 << 10):
-            await self._ws.send(raw[at : at + (32 << 10)])
+        for at in range(0, len(raw), constants.SENT_FRAME):
+            await self._ws.send(raw[at : at + constants.SENT_FRAME])
 
     async def resize(self, cols: int, rows: int) -> None:
         await self._ws.send(json.dumps({"resize": {"cols": cols, "rows": rows}}))

@@ -10,11 +10,12 @@ from urllib.parse import quote
 
 from typing_extensions import Unpack
 
+from skerry import _constants as constants
 from skerry import errors, models
 from skerry._async.execs import Context, Exec, follow
 from skerry._async.files import Files
 from skerry._async.transport import Transport
-from skerry._options import EXEC_GRACE, CodeOptions, CommandOptions, code_body, command_body, deadline_of, given
+from skerry._options import CodeOptions, CommandOptions, code_body, command_body, deadline_of, given
 from skerry._results import Event, ExecResult
 
 Mode = Literal["direct", "code", "auto"]
@@ -50,7 +51,7 @@ class Thread:
         skills: Sequence[str] | None = None,
         capabilities: Sequence[str] | None = None,
         mode: Mode | None = None,
-        deadline_s: float = 120.0,
+        deadline_s: float = constants.DEFAULT_WAIT_S,
     ) -> models.Sandbox:
         """Gives the thread a sandbox, and waits until it is ready. Many callers at once get the same one."""
         ends = time.monotonic() + deadline_s
@@ -90,7 +91,7 @@ class Thread:
         return await self._sandbox("hibernate", {"force": force})
 
     async def _sandbox(self, what: str, body: Any = None) -> models.Sandbox:
-        answer = await self._transport.call("POST", f"{self._base}/sandbox/{what}", body=body, deadline_s=EXEC_GRACE)
+        answer = await self._transport.call("POST", f"{self._base}/sandbox/{what}", body=body, deadline_s=constants.DEFAULT_WAIT_S)
         return models.SandboxOnly.model_validate(answer.json()).sandbox
 
     async def info(self) -> models.Thread:
@@ -103,14 +104,14 @@ class Thread:
 
         deadline_s is for the call; when people have to approve what runs, give it more.
         """
-        deadline = deadline_of(deadline_s, options.get("timeout_s"), 60)
+        deadline = deadline_of(deadline_s, options.get("timeout_s"), constants.EXEC_TIMEOUT_S)
         return await self._run("/exec", command_body(command, options), deadline)
 
     def stream(
         self, command: str | Sequence[str], *, deadline_s: float | None = None, **options: Unpack[CommandOptions]
     ) -> AsyncIterator[Event]:
         """Runs a command and yields its events as they come, across broken connections; the last one has the result."""
-        deadline = deadline_of(deadline_s, options.get("timeout_s"), 60)
+        deadline = deadline_of(deadline_s, options.get("timeout_s"), constants.EXEC_TIMEOUT_S)
         return follow(self._transport, self._base, path=self._base + "/exec", body=command_body(command, options), deadline_s=deadline)
 
     async def start(
@@ -124,7 +125,7 @@ class Thread:
         """Starts a command in the background. pty (columns, rows) attaches it to a terminal."""
         body = command_body(command, options)
         body |= given(background=True, keep_stdin=keep_stdin, pty=pty and {"cols": pty[0], "rows": pty[1]})
-        result = await self._run("/exec", body, EXEC_GRACE)
+        result = await self._run("/exec", body, constants.DEFAULT_WAIT_S)
         return self.get_exec(result.exec_id)
 
     def get_exec(self, exec_id: str) -> Exec:
@@ -135,16 +136,20 @@ class Thread:
 
     async def execute_code(self, code: str, *, deadline_s: float | None = None, **options: Unpack[CodeOptions]) -> ExecResult:
         """Runs code in a fresh interpreter; it can call the thread's tools. tools_called and files say what it did."""
-        return await self._run("/execute_code", code_body(code, options), deadline_of(deadline_s, options.get("timeout_s"), 120))
+        return await self._run(
+            "/execute_code", code_body(code, options), deadline_of(deadline_s, options.get("timeout_s"), constants.MAX_CODE_TIMEOUT_S)
+        )
 
     def stream_code(self, code: str, *, deadline_s: float | None = None, **options: Unpack[CodeOptions]) -> AsyncIterator[Event]:
         """As execute_code, event by event."""
-        deadline = deadline_of(deadline_s, options.get("timeout_s"), 120)
+        deadline = deadline_of(deadline_s, options.get("timeout_s"), constants.MAX_CODE_TIMEOUT_S)
         return follow(self._transport, self._base, path=self._base + "/execute_code", body=code_body(code, options), deadline_s=deadline)
 
     async def context(self, language: Literal["python", "typescript", "javascript"] | None = None, *, cwd: str | None = None) -> Context:
         """A new interpreter that keeps its variables. As a context manager it is deleted when it is left."""
-        answer = await self._transport.call("POST", self._base + "/contexts", body=given(language=language, cwd=cwd), deadline_s=EXEC_GRACE)
+        answer = await self._transport.call(
+            "POST", self._base + "/contexts", body=given(language=language, cwd=cwd), deadline_s=constants.DEFAULT_WAIT_S
+        )
         return Context(self._transport, self._base, models.CodeContext.model_validate(answer.json()))
 
     async def contexts(self) -> Sequence[Context]:
@@ -170,7 +175,7 @@ class Thread:
         return models.PageToolFound.model_validate(await self._get(f"/servers/{quote(server, safe='')}/tools")).items
 
     async def call_tool(
-        self, tool: str, input: Mapping[str, Any] | None = None, *, server: str | None = None, deadline_s: float = 600.0
+        self, tool: str, input: Mapping[str, Any] | None = None, *, server: str | None = None, deadline_s: float = constants.DEFAULT_WAIT_S
     ) -> models.ToolResult:
         """Calls a tool by its printed name (server__tool), or by server and its own name. It is never called twice."""
         body = given(tool=tool, server=server, input=dict(input or {}))
@@ -222,7 +227,7 @@ class Thread:
         """Runs a script of a skill."""
         body = given(script=script, args=list(args), stdin=stdin, timeout_s=timeout_s, env=env, env_secrets=env_secrets)
         answer = await self._transport.call(
-            "POST", self._skill(name) + "/run", body=body, deadline_s=deadline_s or (timeout_s or 60) + EXEC_GRACE
+            "POST", self._skill(name) + "/run", body=body, deadline_s=deadline_of(deadline_s, timeout_s, constants.EXEC_TIMEOUT_S)
         )
         return ExecResult.model_validate(answer.json())
 
@@ -230,7 +235,7 @@ class Thread:
         """The text of a plugin's command, with args put in."""
         path = f"{self._base}/commands/{quote(plugin, safe='')}/{quote(command, safe='')}"
         return models.PluginMessage.model_validate(
-            (await self._transport.call("POST", path, body={"args": args}, deadline_s=EXEC_GRACE)).json()
+            (await self._transport.call("POST", path, body={"args": args}, deadline_s=constants.DEFAULT_WAIT_S)).json()
         )
 
     def _skill(self, name: str) -> str:

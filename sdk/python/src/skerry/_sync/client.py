@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
+from skerry import _constants as constants
 from skerry import errors, models
 from skerry._options import given
 from skerry._sync.thread import Thread
@@ -31,19 +32,19 @@ class Client:
         *,
         api_key: str | None = None,
         on_behalf_of: str | None = None,
-        timeout_s: float = 30.0,
-        retries: int = 4,
+        timeout_s: float = constants.DEFAULT_TIMEOUT_S,
+        retries: int = constants.DEFAULT_RETRIES,
         http: httpx.Client | None = None,
     ) -> None:
         server = server or os.environ.get("SKERRY_SERVER") or "http://127.0.0.1:8080"
         if "://" not in server:
             server = "http://" + server
         api_key = api_key or os.environ.get("SKERRY_API_KEY")
-        headers = {"User-Agent": "skerry-python/0.1.0"}
+        headers = {"User-Agent": "skerry-python/" + constants.VERSION}
         if api_key:
             headers["Authorization"] = "Bearer " + api_key
         if on_behalf_of:
-            headers["On-Behalf-Of"] = on_behalf_of
+            headers[constants.HEADER_ON_BEHALF_OF] = on_behalf_of
         self._transport = Transport(server, headers, timeout_s, retries, http)
 
     def __enter__(self) -> Client:
@@ -104,17 +105,17 @@ class Client:
         return models.AuditVerification.model_validate((self._transport.call("POST", "/api/audit/verify", body={})).json())
 
     def follow_audit(
-        self, *, after: str | None = None, thread: str | None = None, deadline_s: float = 3600.0
+        self, *, after: str | None = None, thread: str | None = None, deadline_s: float = constants.TRANSFER_S
     ) -> Iterator[tuple[str, models.AuditRecord]]:
         """Audit records as they come, over one connection, each with an id: after goes on behind it, else it begins now."""
-        headers = {"Last-Event-ID": after} if after else None
+        headers = {constants.HEADER_LAST_EVENT_ID: after} if after else None
         try:
             for message in self._transport.events(
                 "GET", "/api/audit/stream", params={"thread": thread}, headers=headers, deadline_s=deadline_s
             ):
-                if message.event == "error":
+                if message.event == constants.EVENT_ERROR:
                     raise errors.from_answer(int(json.loads(message.data).get("status", 500)), {}, message.data.encode())
-                if message.event == "record":
+                if message.event == constants.EVENT_RECORD:
                     yield message.id, models.AuditRecord.model_validate_json(message.data)
         except httpx.HTTPError as err:
             raise errors.ConnectionFailed(f"the audit log was cut off ({type(err).__name__}: {err})") from err

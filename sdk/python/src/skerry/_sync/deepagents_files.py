@@ -28,9 +28,9 @@ from deepagents.backends.utils import (
 )
 
 from skerry import errors, models
+from skerry._constants import USER_DATA, WORKSPACE
 from skerry._sync.files import Files
 
-WORKSPACE = "/mnt/user-data/workspace"
 EMPTY_FILE = "System reminder: File exists but has empty contents"
 MAX_PREVIEW = 500 * 1024
 MAX_MATCHES = 1000
@@ -38,14 +38,14 @@ MAX_MATCHES = 1000
 
 def is_native(path: str | None) -> bool:
     """Whether the API reaches path. What it does not reach is in the sandbox alone."""
-    return path is None or posixpath.normpath(path).startswith(("/mnt/user-data", "/mnt/skills", "/mnt/plugins", "/mnt/code-api"))
+    return path is None or posixpath.normpath(path).startswith((USER_DATA, "/mnt/skills", "/mnt/plugins", "/mnt/code-api"))
 
 
 def search_root(path: str | None) -> str:
     """Where a search begins. The root of a thread's files is /mnt/user-data: nothing else is worth a search of all there is."""
     if not path:
         return WORKSPACE
-    return "/mnt/user-data" if posixpath.normpath(path) in ("/", "//", "/mnt") else posixpath.normpath(path)
+    return USER_DATA if posixpath.normpath(path) in ("/", "//", "/mnt") else posixpath.normpath(path)
 
 
 def include(pattern: str) -> tuple[str, Callable[[str], bool]]:

@@ -11,21 +11,19 @@ from typing import BinaryIO, Literal
 
 import httpx
 
+from skerry import _constants as constants
 from skerry import errors, models
 from skerry._results import FileEvent
 from skerry._retry import Kind
 from skerry._sources import CHUNK, Source, form_of
 from skerry._sync.transport import Transport
 
-# For the bytes of a file there is no telling how long they take; a connection that says nothing ends earlier.
-TRANSFER_DEADLINE = 3600.0
-
 
 class Files:
     def __init__(self, transport: Transport, base: str) -> None:
         self._transport, self._path = transport, base + "/files"
 
-    def read(self, path: str, *, offset: int = 0, limit: int = 2000) -> models.FileText:
+    def read(self, path: str, *, offset: int = 0, limit: int = constants.READ_LINES) -> models.FileText:
         """Lines of a text file; base64 of a binary file."""
         return models.FileText.model_validate(self._get("", path=path, offset=offset, limit=limit))
 
@@ -44,16 +42,16 @@ class Files:
         answer = self._transport.call("POST", self._path + "/edit", body={"path": path, "old": old, "new": new, "replace_all": replace_all})
         return models.Edited.model_validate(answer.json())
 
-    def list(self, path: str = "/mnt/user-data", *, depth: int = 1, limit: int | None = None) -> models.FileListing:
+    def list(self, path: str = constants.USER_DATA, *, depth: int = 1, limit: int | None = None) -> models.FileListing:
         return models.FileListing.model_validate(self._get("/list", path=path, depth=depth, limit=limit))
 
-    def glob(self, pattern: str, path: str = "/mnt/user-data/workspace") -> models.FileListing:
+    def glob(self, pattern: str, path: str = constants.WORKSPACE) -> models.FileListing:
         return models.FileListing.model_validate(self._get("/glob", path=path, pattern=pattern))
 
     def grep(
         self,
         pattern: str,
-        path: str = "/mnt/user-data/workspace",
+        path: str = constants.WORKSPACE,
         *,
         regex: bool = False,
         glob: str | None = None,
@@ -86,17 +84,17 @@ class Files:
             (self._transport.call("POST", self._path + "/move", body={"from": source, "to": target})).json()
         )
 
-    def upload(self, path: str, content: Source, *, deadline_s: float = TRANSFER_DEADLINE) -> models.Written:
+    def upload(self, path: str, content: Source, *, deadline_s: float = constants.TRANSFER_S) -> models.Written:
         """Writes bytes, an open file, or the items of an iterator, streamed. An iterator is sent once: a broken connection is an error."""
         answer = self._transport.call("PUT", self._path + "/content", params={"path": path}, content=content, deadline_s=deadline_s)
         return models.Written.model_validate(answer.json())
 
-    def download(self, path: str, *, deadline_s: float = TRANSFER_DEADLINE) -> bytes:
+    def download(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> bytes:
         """All bytes of a file."""
         with self.open(path, deadline_s=deadline_s) as chunks:
             return b"".join([chunk for chunk in chunks])
 
-    def download_to(self, path: str, target: BinaryIO, *, deadline_s: float = TRANSFER_DEADLINE) -> int:
+    def download_to(self, path: str, target: BinaryIO, *, deadline_s: float = constants.TRANSFER_S) -> int:
         """Copies a file's bytes into target, and returns their number."""
         size = 0
         with self.open(path, deadline_s=deadline_s) as chunks:
@@ -105,7 +103,7 @@ class Files:
         return size
 
     @contextmanager
-    def open(self, path: str, *, deadline_s: float = TRANSFER_DEADLINE) -> Iterator[Iterator[bytes]]:
+    def open(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> Iterator[Iterator[bytes]]:
         """The bytes of a file as they come."""
         response, stack = self._transport.download(self._path + "/content", {"path": path}, {}, deadline_s)
         with stack:
@@ -123,19 +121,19 @@ class Files:
         kind, form = form_of(files)
         headers = {"Content-Type": kind}
         path = self._path + "/upload"
-        answer = self._transport.call("POST", path, content=form, kind=Kind.SAFE, deadline_s=TRANSFER_DEADLINE, headers=headers)
+        answer = self._transport.call("POST", path, content=form, kind=Kind.SAFE, deadline_s=constants.TRANSFER_S, headers=headers)
         return [models.Transferred.model_validate(item) for item in answer.json()["items"]]
 
     def download_many(self, paths: Iterable[str]) -> Sequence[models.Transferred]:
         """Reads many files, at most 1000 and 32 MiB together. Each has its own result, in order; content_of returns its bytes."""
         answer = self._transport.call(
-            "POST", self._path + "/download", body={"paths": [*paths]}, kind=Kind.SAFE, deadline_s=TRANSFER_DEADLINE
+            "POST", self._path + "/download", body={"paths": [*paths]}, kind=Kind.SAFE, deadline_s=constants.TRANSFER_S
         )
         return [models.Transferred.model_validate(item) for item in answer.json()["items"]]
 
     @contextmanager
     def open_archive(
-        self, path: str, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = TRANSFER_DEADLINE
+        self, path: str, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = constants.TRANSFER_S
     ) -> Iterator[Iterator[bytes]]:
         """All that is in a folder, as one archive with names relative to it, as it comes. Links and special files are not in it."""
         response, stack = self._transport.download(self._path + "/archive", {"path": path, "format": format}, {}, deadline_s)
@@ -143,7 +141,7 @@ class Files:
             yield self._chunks(response, path)
 
     def download_archive(
-        self, path: str, target: BinaryIO, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = TRANSFER_DEADLINE
+        self, path: str, target: BinaryIO, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = constants.TRANSFER_S
     ) -> int:
         """Copies the archive of a folder into target, and returns its number of bytes."""
         size = 0
@@ -152,27 +150,27 @@ class Files:
                 size += target.write(chunk)
         return size
 
-    def upload_archive(self, path: str, archive: Source, *, deadline_s: float = TRANSFER_DEADLINE) -> models.Unpacked:
+    def upload_archive(self, path: str, archive: Source, *, deadline_s: float = constants.TRANSFER_S) -> models.Unpacked:
         """Writes what is in a tar, tar.gz or zip archive into a folder, which is made. Nothing is written of one that has links,
         paths that lead out, or more than there is room for."""
         answer = self._transport.call("PUT", self._path + "/archive", params={"path": path}, content=archive, deadline_s=deadline_s)
         return models.Unpacked.model_validate(answer.json())
 
-    def watch(self, path: str, *, recursive: bool = True, deadline_s: float = TRANSFER_DEADLINE) -> Iterator[FileEvent]:
+    def watch(self, path: str, *, recursive: bool = True, deadline_s: float = constants.TRANSFER_S) -> Iterator[FileEvent]:
         """What changes in a folder, as it changes. The first event is "started", of the folder itself: from then on all is told.
 
         It ends when the thread's sandbox has ended. One that was cut off raises ConnectionFailed: list the folder and watch again."""
         params: dict[str, str | bool] = {"path": path, "recursive": recursive}
         try:
             for message in self._transport.events("GET", self._path + "/watch", params=params, deadline_s=deadline_s):
-                if message.event == "end":
+                if message.event == constants.EVENT_END:
                     return
-                if message.event == "error":
+                if message.event == constants.EVENT_ERROR:
                     problem = json.loads(message.data)
                     raise errors.from_answer(int(problem.get("status", 500)), {}, message.data.encode())
-                if message.event == "started":
-                    yield FileEvent(path, "started", True)
-                elif message.event == "change":
+                if message.event == constants.EVENT_STARTED:
+                    yield FileEvent(path, constants.EVENT_STARTED, True)
+                elif message.event == constants.EVENT_CHANGE:
                     said = json.loads(message.data)
                     yield FileEvent(said["path"], said["change"], said["is_dir"])
         except httpx.HTTPError as err:

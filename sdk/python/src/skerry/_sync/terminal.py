@@ -11,6 +11,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from skerry import _constants as constants
 from skerry import errors
 from skerry._sync.transport import Transport
 
@@ -21,7 +22,12 @@ def join(transport: Transport, path: str, exec_id: str, after: int) -> Terminal:
     stack = ExitStack()
     try:
         ws = stack.enter_context(
-            connect(server + path + query, additional_headers=transport.headers, open_timeout=transport.timeout_s, max_size=4 << 20)
+            connect(
+                server + path + query,
+                additional_headers=transport.headers,
+                open_timeout=transport.timeout_s,
+                max_size=constants.MAX_SHOWN_FRAME,
+            )
         )
     except InvalidStatus as err:
         answer = err.response
@@ -47,8 +53,8 @@ class Terminal:
 
     def send(self, data: bytes | str) -> None:
         raw = data.encode() if isinstance(data, str) else data
-        for at in range(0, len(raw), 32 << 10):
-            self._ws.send(raw[at : at + (32 << 10)])
+        for at in range(0, len(raw), constants.SENT_FRAME):
+            self._ws.send(raw[at : at + constants.SENT_FRAME])
 
     def resize(self, cols: int, rows: int) -> None:
         self._ws.send(json.dumps({"resize": {"cols": cols, "rows": rows}}))

@@ -11,16 +11,13 @@ from typing import Any
 
 import httpx
 
+from skerry import _constants as constants
 from skerry import errors
 from skerry._retry import Attempts, Kind
 from skerry._sources import Source, iter_source, rewindable
 from skerry._sse import Decoder, Message
 
 Params = Mapping[str, str | int | float | bool | list[str] | None]
-
-MAX_ANSWER = 256 << 20
-# A stream that says nothing for so long is dead: the server sends a sign of life every 15 s.
-SILENCE = 50.0
 
 
 class Answer:
@@ -113,8 +110,8 @@ class Transport:
             tries.remaining()
             parts.append(chunk)
             size += len(chunk)
-            if size > MAX_ANSWER:
-                raise errors.SkerryError(f"{tries.what}: the answer has more than {MAX_ANSWER} bytes")
+            if size > constants.MAX_ANSWER:
+                raise errors.SkerryError(f"{tries.what}: the answer has more than {constants.MAX_ANSWER} bytes")
         return b"".join(parts)
 
     def download(self, path: str, params: Params, headers: Mapping[str, str], deadline_s: float | None) -> tuple[httpx.Response, ExitStack]:
@@ -149,16 +146,19 @@ class Transport:
     ) -> Iterator[Message]:
         """One connection's events. It raises httpx.HTTPError when the connection breaks after the first of them."""
         kind = Kind.SAFE if method == "GET" else Kind.ONCE
+        begins = constants.DEFAULT_SILENCE_S if method == "GET" else constants.DEFAULT_WAIT_S
         tries = Attempts(f"{method} {path}", kind, deadline_s, self.retries)
         while True:
             begun = False
             try:
                 with ExitStack() as stack:
                     accept = {**(headers or {}), "Accept": "text/event-stream"}
-                    response = stack.enter_context(self._stream(tries, method, path, params, body, None, accept, SILENCE))
+                    response = stack.enter_context(self._stream(tries, method, path, params, body, None, accept, begins))
                     if response.status_code >= 400:
                         data = self._read(response, tries)
                         raise errors.from_answer(response.status_code, dict(response.headers), data)
+                    # From here on the server sends a sign of life.
+                    response.request.extensions["timeout"]["read"] = min(tries.remaining(), constants.DEFAULT_SILENCE_S)
                     decoder = Decoder()
                     for chunk in response.iter_bytes():
                         tries.remaining()
