@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from skerry import Client, Thread, errors
+from skerry import _constants as constants
 from tests.conftest import Server
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -159,6 +161,24 @@ def test_deadline() -> None:
             client.health()
         with Client(f"http://127.0.0.1:{s.getsockname()[1]}") as client, pytest.raises(errors.DeadlineExceeded, match="may have been done"):
             client.thread("t").exec("true", deadline_s=0.3)
+
+
+def test_a_run_may_take_long_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "DEFAULT_SILENCE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as s:
+
+        def serve() -> None:
+            connection = s.accept()[0]
+            connection.recv(65536)
+            time.sleep(0.5)  # for a place, say
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+            exit = b"id: 1\nevent: exit\ndata: " + json.dumps(RESULT).encode() + b"\n\n"
+            connection.sendall(head + exit)
+            connection.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        with Client(f"http://127.0.0.1:{s.getsockname()[1]}") as client:
+            assert [e.type for e in client.thread("t").stream("true")] == ["exit"]
 
 
 def scripted(*answers: httpx.Response | Exception, retries: int = 4) -> tuple[Client, list[httpx.Request]]:
