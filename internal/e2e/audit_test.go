@@ -20,6 +20,7 @@ import (
 // TestAuditStory: code that calls tools and writes files is one tree of records, from the request down to each file,
 // with who asked, hashes and sizes; and the server verifies all of it.
 func TestAuditStory(t *testing.T) {
+	t.Parallel()
 	shared := sharedFolder(t)
 	must(t, os.WriteFile(filepath.Join(shared, "big.txt"), []byte(strings.Repeat("0123456789abcde\n", 90_000)), 0o644))
 	s := start(t, options{extensions: mcpServers(t, shared)})

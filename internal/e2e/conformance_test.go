@@ -211,6 +211,7 @@ func extension(t *testing.T, name string, config map[string]any) string {
 // TestConformanceServer: the SDK's conformance server behind /mcp scores what it scores directly, in both
 // eras; directly it passes all that is scored.
 func TestConformanceServer(t *testing.T) {
+	t.Parallel()
 	program := referenceServer(t)
 	for revision, stateless := range map[string]string{"2025-11-25": "false", "2026-07-28": "true"} {
 		t.Run(revision, func(t *testing.T) {
@@ -233,6 +234,7 @@ func TestConformanceServer(t *testing.T) {
 // TestConformanceDifferential: the npm server "everything" behind /mcp, over its standard input, scores
 // what its own HTTP mode scores directly, seen alone and among all tools of a thread.
 func TestConformanceDifferential(t *testing.T) {
+	t.Parallel()
 	main := npmProgram(t, "@modelcontextprotocol/server-everything/dist/index.js")
 	node := npmProgram(t, "node/bin/node")
 	port := freePort(t)
@@ -252,6 +254,7 @@ func TestConformanceDifferential(t *testing.T) {
 
 // TestConformanceSkills: the Skills extension, with the skills of this repository.
 func TestConformanceSkills(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	for _, scenario := range []string{"sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"} {
 		for name, sc := range conform(t, s.url+"/mcp/skills", "--scenario", scenario) {

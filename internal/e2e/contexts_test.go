@@ -74,8 +74,9 @@ func (s *server) shows(thread, id, code, text string) {
 func TestContexts(t *testing.T) {
 	t.Parallel()
 	shared := sharedFolder(t)
-	for _, o := range []options{{driver: "docker", runtime: "runc"}, {driver: "oci", runtime: "runc"}, {driver: "oci", runtime: "runsc"}} {
+	for _, o := range first(options{driver: "docker", runtime: "runc"}, options{driver: "oci", runtime: "runsc"}, options{driver: "oci", runtime: "runc"}) {
 		t.Run(o.driver+"/"+o.runtime, func(t *testing.T) {
+			t.Parallel()
 			o.extensions = mcpServers(t, shared)
 			testContexts(t, start(t, o))
 		})
@@ -246,6 +247,7 @@ func TestContextsOfAFormerServer(t *testing.T) {
 // TestContextSecrets: what a request's own environment holds is hidden in what a run displays, and in
 // the files that hold what is too large.
 func TestContextSecrets(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.context("s", "python")
 	const secret = "correct-horse-battery"
@@ -325,6 +327,7 @@ func TestFigures(t *testing.T) {
 
 // TestContextsDoc runs the example of docs/contexts.md as it stands there.
 func TestContextsDoc(t *testing.T) {
+	t.Parallel()
 	need(t, have("curl"), "curl")
 	block := docblock.Marked(t)[0]
 	s := start(t, options{})

@@ -13,7 +13,8 @@ import (
 // TestExecContract: what an exec started is gone when its end is told, however it hid, and nothing of its
 // neighbour's; a kill is no lack of memory; and a frozen sandboxd delays no other caller.
 func TestExecContract(t *testing.T) {
-	on(t, []string{"oci"}, func(t *testing.T, o options) {
+	t.Parallel()
+	on(t, []string{"oci/runc", "oci/runsc"}, func(t *testing.T, o options) {
 		s := start(t, o)
 		s.ok("t", "true")
 		background := func(command string, timeout int) result {

@@ -14,6 +14,7 @@ import (
 // and each try is on the record. A change of the file reaches a running sandbox within a second, and
 // leaves the connections of other servers alone.
 func TestHiddenTools(t *testing.T) {
+	t.Parallel()
 	shared := sharedFolder(t)
 	var config struct {
 		Servers map[string]map[string]any `json:"mcpServers"`

@@ -17,8 +17,11 @@ import (
 func TestDiskQuota(t *testing.T) {
 	t.Parallel()
 	need(t, have("mkfs.ext4") && have("mkfs.btrfs"), "mkfs.ext4 and mkfs.btrfs")
-	for _, driver := range []string{"docker", "oci"} {
-		t.Run(driver, func(t *testing.T) { diskQuota(t, driver) })
+	for _, driver := range first("docker", "oci") {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			diskQuota(t, driver)
+		})
 	}
 }
 

@@ -30,6 +30,7 @@ var late = map[string]bool{"verifyAudit": true, "getUsage": true}
 // TestExamples sends the examples of the API's reference to a server, in order. Each answer must be as shown, but for
 // ids, hashes, times and numbers. Later requests name the id of an earlier answer.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	const file = "../../docs/api/examples.json"
 	text, err := os.ReadFile(file)
 	must(t, err)

@@ -16,6 +16,7 @@ func TestManyExecsAtOnce(t *testing.T) {
 	const many = 64
 	for _, runtime := range []string{"runc", "runsc"} {
 		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
 			templates := t.TempDir()
 			room := strings.Replace(strings.Replace(template, "memory: 512MiB", "memory: 1GiB", 1), "pids: 128", "pids: 512", 1)
 			must(t, os.WriteFile(filepath.Join(templates, "base.yaml"), fmt.Appendf(nil, room, "base", runtime), 0o600))

@@ -29,6 +29,7 @@ func formerData(t *testing.T, data string) string {
 
 // TestFormerDataFolder: this server opens what version 0.1 wrote, and loses nothing of it.
 func TestFormerDataFolder(t *testing.T) {
+	t.Parallel()
 	var key string
 	s := start(t, options{fill: func(data string) { key = formerData(t, data) }})
 	s.key, s.user = key, "local"
@@ -67,6 +68,7 @@ func TestFormerDataFolder(t *testing.T) {
 
 // TestNewerDataFolder: a server refuses a data folder of a newer one, says what to do, and changes nothing in it.
 func TestNewerDataFolder(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	s.stop()
 	file := filepath.Join(s.data, "format")

@@ -11,6 +11,7 @@ import (
 
 // TestIdentityDocument runs the commands of docs/identity.md against a server, as they stand there.
 func TestIdentityDocument(t *testing.T) {
+	t.Parallel()
 	need(t, have("curl"), "curl")
 	b := docblock.Marked(t)[0]
 	s := start(t, options{})

@@ -27,6 +27,7 @@ ln -s /etc/passwd link.skill`
 // root's and read-only; hostile ones are refused by name. The command line packs it for another server's user, who
 // gets it from S3, under the same digest.
 func TestInstallSkill(t *testing.T) {
+	t.Parallel()
 	store := s3test.Start(t)
 	s := start(t, options{env: []string{
 		"SKERRY_S3_ENDPOINT=" + store.Endpoint, "SKERRY_S3_ACCESS_KEY=" + s3test.AccessKey, "SKERRY_S3_SECRET_KEY=" + s3test.SecretKey,

@@ -44,8 +44,11 @@ func (s *server) becomes(thread, state string) {
 // TestHibernation: an unused sandbox has no container, and comes back as it was asked to be, on another server, too.
 func TestHibernation(t *testing.T) {
 	t.Parallel()
-	for _, driver := range []string{"oci", "docker"} { // the container is gone: drivertest sees that of each runtime
-		t.Run(driver, func(t *testing.T) { testHibernation(t, options{driver: driver, runtime: "runc"}) })
+	for _, driver := range first("oci", "docker") { // the container is gone: drivertest sees that of each runtime
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			testHibernation(t, options{driver: driver, runtime: "runc"})
+		})
 	}
 }
 
@@ -117,6 +120,7 @@ func TestPausedStaysPaused(t *testing.T) {
 
 // TestPlaces: with one place, three threads take turns, by the sandbox that is unused longest.
 func TestPlaces(t *testing.T) {
+	t.Parallel()
 	s := start(t, lives(t, options{runtime: "runc"}, "idle_timeout_s: 0", "SKERRY_MAX_SANDBOXES=1", "SKERRY_RECLAIM_IDLE=1s", "SKERRY_QUEUE_TIMEOUT=60s", "SKERRY_QUEUE_LENGTH=1"))
 	busy := s.run("one", "exec", map[string]any{"command": "sleep 60", "background": true})
 	a := s.do("PUT", "/api/threads/two/sandbox", map[string]any{"wait_s": 0})
@@ -194,6 +198,7 @@ func TestDrain(t *testing.T) {
 
 // TestSecondSignal ends a server that waits, whose execs the next one ends.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{env: []string{"SKERRY_DRAIN_TIMEOUT=10m"}})
 	e := s.run("d", "exec", map[string]any{"command": "sleep 300", "background": true, "timeout_s": 600})
 	must(t, s.cmd.Process.Signal(syscall.SIGTERM))

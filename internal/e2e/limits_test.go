@@ -11,6 +11,7 @@ import (
 // TestLargeResult: a result that is too large for an answer comes to code as any other, and to a
 // direct caller as its beginning and a file of the thread.
 func TestLargeResult(t *testing.T) {
+	t.Parallel()
 	shared := sharedFolder(t)
 	text := strings.Repeat("0123456789ABCDEF", 3<<16) // 3 MiB
 	if err := os.WriteFile(filepath.Join(shared, "large.txt"), []byte(text), 0o644); err != nil {

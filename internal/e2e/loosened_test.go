@@ -28,7 +28,7 @@ child.send_signal(signal.SIGKILL)
 // server was killed, and another template's sandbox has all of them.
 func TestLoosened(t *testing.T) {
 	t.Parallel()
-	on(t, []string{"oci"}, func(t *testing.T, o options) {
+	on(t, []string{"oci/runc", "oci/runsc"}, func(t *testing.T, o options) {
 		templates := t.TempDir()
 		kind := func(name string) string {
 			return strings.Replace(fmt.Sprintf(template, "base", o.runtime), "name: base", "name: "+name, 1)

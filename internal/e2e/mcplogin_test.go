@@ -105,6 +105,7 @@ func ask(ctx context.Context, method, url, body string) (string, error) {
 // TestMCPLogin: a person logs in with `skerry mcp login` at a server that wants it, calls a tool, and logs
 // out. The official suite's authorization server judges what it was asked.
 func TestMCPLogin(t *testing.T) {
+	t.Parallel()
 	node, suite := npmProgram(t, "node/bin/node"), npmProgram(t, "@modelcontextprotocol/conformance/dist/index.js")
 	s := start(t, options{})
 	self, err := os.Executable()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,6 +70,7 @@ func toolNames(t *testing.T, session *mcp.ClientSession) []string {
 // TestModes: the same tools as they are offered in the three modes, by the prompt and by /mcp, and what a
 // tenant and a thread can choose.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t)), env: []string{
 		"SKERRY_CODE_EXECUTION_LANGUAGE=python", "SKERRY_CODE_EXECUTION_AUTO_THRESHOLD=1000",
 	}})
@@ -110,10 +112,14 @@ func TestModes(t *testing.T) {
 
 // TestMCPClient: an ordinary client of the SDK uses a sandbox and the servers behind it through /mcp.
 func TestMCPClient(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
 	s.acquire("c", "direct")
-	var progress []float64
+	var mu sync.Mutex
+	var progress []float64 // guarded by mu
 	session := s.mcpClient("/mcp/c", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+		mu.Lock()
+		defer mu.Unlock()
 		progress = append(progress, r.Params.Progress)
 	}})
 	eventually(t, "the tools are there", func() bool { return slices.Contains(toolNames(t, session), "everything__get-tiny-image") })
@@ -143,6 +149,8 @@ func TestMCPClient(t *testing.T) {
 		t.Errorf("structured: %s", got)
 	}
 	call("everything__trigger-long-running-operation", map[string]any{"duration": 1, "steps": 4}, mcp.Meta{"progressToken": "p"})
+	mu.Lock()
+	defer mu.Unlock()
 	if !slices.IsSorted(progress) || len(progress) < 3 {
 		t.Errorf("progress %v", progress)
 	}

@@ -12,6 +12,7 @@ import (
 // TestPlugins: a plugin is installed by the command line, is in a sandbox that runs, its command becomes a message, its
 // program is a tool server in a sandbox of its own, and when it is removed nothing of it is there.
 func TestPlugins(t *testing.T) {
+	t.Parallel()
 	needDriver(t, "docker", "runc")
 	dir := filepath.Join(t.TempDir(), "sales")
 	for name, text := range map[string]string{

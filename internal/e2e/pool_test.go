@@ -38,7 +38,7 @@ ls -A /home/agent /mnt/user-data/workspace; id -un; df -k /tmp | awk 'NR>1 {prin
 // TestClaimedIsAsCold: a thread sees no difference between a sandbox of the pool and a cold one.
 func TestClaimedIsAsCold(t *testing.T) {
 	t.Parallel()
-	on(t, []string{"oci", "docker"}, func(t *testing.T, o options) {
+	onAll(t, func(t *testing.T, o options) {
 		o.template = twoWait + "interpreters: {python: {warm: 1, preload: [json]}}\n"
 		o.extensions = mcpServers(t, sharedFolder(t))
 		o.env = []string{"SKERRY_SKILLS=" + skillsFolder(t, "one", "two")}
@@ -57,7 +57,8 @@ func TestClaimedIsAsCold(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 		const call = "print(call_mcp_tool('everything__echo', {'message': 'x'}))"
-		for _, thread := range []string{"cold", "claimed"} { // the first waits for the tools
+		s.connect("cold")
+		for _, thread := range []string{"cold", "claimed"} {
 			if r := s.run(thread, "execute_code", map[string]any{"language": "python", "code": call}); r.Stdout != "Echo: x\n" {
 				t.Errorf("%s calls a tool: %+v", thread, r)
 			}
@@ -105,7 +106,8 @@ func TestClaimedIsAsCold(t *testing.T) {
 // TestFirstProgramIsForked: an interpreter that the template names waits before the first program, in a sandbox of the
 // pool before it has a thread, and in a cold one. The thread's status shows it.
 func TestFirstProgramIsForked(t *testing.T) {
-	on(t, []string{"oci"}, func(t *testing.T, o options) {
+	t.Parallel()
+	on(t, []string{"oci/runc", "oci/runsc"}, func(t *testing.T, o options) {
 		o.template = "pool: {target: 1, min: 1, burst: 1}\ninterpreters: {python: {warm: 1, preload: [json]}}\n"
 		s := start(t, o)
 		s.waiting("1")
@@ -144,8 +146,10 @@ func TestFirstProgramIsForked(t *testing.T) {
 
 // TestClaimedQuota: the limits of thread and user hold in a sandbox that was made before either was known.
 func TestClaimedQuota(t *testing.T) {
-	for _, driver := range []string{"oci", "docker"} {
+	t.Parallel()
+	for _, driver := range first("oci", "docker") {
 		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
 			s := start(t, options{
 				driver: driver, disk: "24MiB", template: twoWait,
 				env: []string{"SKERRY_DISK_QUOTA=auto", "SKERRY_DISK_IMAGE_MIB=320", "SKERRY_USER_DISK_MIB=36"},

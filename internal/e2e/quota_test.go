@@ -170,7 +170,7 @@ func TestLimitsAndUsage(t *testing.T) {
 		return s.do("POST", "/api/threads/a/exec", map[string]any{"command": "true"}).status == 200
 	})
 
-	s.run("a", "exec", map[string]any{"command": "timeout 4 sh -c 'while :; do :; done'; true"})
+	s.run("a", "exec", map[string]any{"command": "python3 -c 'import time\nwhile time.process_time() < 4: pass'"})
 	eventually(t, "CPU time runs out", func() bool {
 		res := s.do("POST", "/api/threads/a/exec", map[string]any{"command": "true"})
 		return res.status == 429 && metIn(t, res).Limit == "cpu_seconds_per_day"

@@ -11,6 +11,7 @@ import (
 
 // TestReadme runs the commands that the README shows against a server, as they stand there.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	need(t, have("curl"), "curl")
 	blocks := docblock.Marked(t)
 	wants := [][]string{
@@ -33,6 +34,7 @@ func TestReadme(t *testing.T) {
 
 // TestQuickstart runs the blocks of docs/quickstart.md as they stand there, and looks for what they are said to print.
 func TestQuickstart(t *testing.T) {
+	t.Parallel()
 	need(t, have("curl") && have("node") && have("make"), "curl, node and make")
 	blocks := docblock.Marked(t)
 	if len(blocks) != 7 || blocks[0].Text != "make demo\n" || blocks[1].Text != "sudo bin/skerry serve --data /tmp/skerry\n" {

@@ -84,6 +84,7 @@ func buildRedis(t *testing.T) {
 // TestRedis: with a real Redis, state outlives the server, and Redis going away for a while does not
 // end a sandbox.
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	url := startRedis(t)
 	s := start(t, options{args: []string{"--redis", url}})
 	if a := s.do("PUT", "/api/threads/r/sandbox", map[string]any{"labels": map[string]string{"k": "v"}}); a.status != 200 {

@@ -379,6 +379,7 @@ func TestOnlyServersAmongServers(t *testing.T) {
 
 // TestSecondServerIsRefused: with its state in the data folder a server is alone, and the second one says who has it.
 func TestSecondServerIsRefused(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{image: "host"})
 	out, err := exec.Command(s.cmd.Path, s.args...).CombinedOutput()
 	want := fmt.Sprintf("another skerry server uses this data folder: process %d, since ", s.cmd.Process.Pid)

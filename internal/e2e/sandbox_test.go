@@ -12,17 +12,32 @@ import (
 
 // onAll runs a test on every driver, and on both runtimes but for containerd: what differs between drivers
 // and runtimes is their own suite's to find, and the attacks'; these tests see that the whole works on each.
+// onAll runs a test with every pair of driver and runtime; with -short with two, which have each runtime once.
 func onAll(t *testing.T, test func(t *testing.T, o options)) {
-	on(t, []string{"oci", "docker"}, test)
-	t.Run("containerd/runc", func(t *testing.T) { test(t, options{driver: "containerd", runtime: "runc"}) })
+	pairs := []string{"docker/runc", "oci/runsc", "docker/runsc", "oci/runc", "containerd/runc"}
+	if testing.Short() {
+		pairs = pairs[:2]
+	}
+	on(t, pairs, test)
 }
 
-func on(t *testing.T, drivers []string, test func(t *testing.T, o options)) {
-	for _, driver := range drivers {
-		for _, runtime := range []string{"runc", "runsc"} {
-			t.Run(driver+"/"+runtime, func(t *testing.T) { test(t, options{driver: driver, runtime: runtime}) })
-		}
+// on runs a test with pairs of driver and runtime.
+func on(t *testing.T, pairs []string, test func(t *testing.T, o options)) {
+	for _, pair := range pairs {
+		t.Run(pair, func(t *testing.T) {
+			t.Parallel()
+			driver, runtime, _ := strings.Cut(pair, "/")
+			test(t, options{driver: driver, runtime: runtime})
+		})
 	}
+}
+
+// first returns one of the cases with -short, and all of them without.
+func first[T any](cases ...T) []T {
+	if testing.Short() {
+		return cases[:1]
+	}
+	return cases
 }
 
 // TestWalls asserts from inside a sandbox what code must not reach.
@@ -71,6 +86,7 @@ func TestWalls(t *testing.T) {
 
 // TestOneSandboxForManyCallers: acquire is idempotent.
 func TestOneSandboxForManyCallers(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	ids := make([]string, 12)
 	var wg sync.WaitGroup
@@ -152,6 +168,7 @@ func (s *server) records(query, phase string) []map[string]any {
 
 // TestSandboxDies: an exec whose sandbox is killed ends as lost within seconds, and the next call works.
 func TestSandboxDies(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	s.ok("dies", "true")
 	begun := s.run("dies", "exec", map[string]any{"command": "sleep 300", "background": true, "timeout_s": 600})
@@ -225,8 +242,9 @@ func TestBombs(t *testing.T) {
 // TestForkBomb: what goes on forking at the limit of processes is ended long before its deadline, and told why; a program
 // that reaches the limit and makes do is not. Under gVisor the host counts no processes of the sandbox.
 func TestForkBomb(t *testing.T) {
-	for _, driver := range []string{"oci", "docker", "containerd"} {
+	for _, driver := range first("oci", "docker", "containerd") {
 		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
 			s := start(t, options{driver: driver, runtime: "runc"})
 			r := s.run("full", "exec", map[string]any{"timeout_s": 120, "argv": []string{"python3", "-c", `
 import os, time
@@ -297,6 +315,7 @@ func TestCode(t *testing.T) {
 
 // TestSkill: the public skill reads an upload and writes its outputs.
 func TestSkill(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	a := s.do("PUT", "/api/threads/skill/files", map[string]any{"path": "/mnt/user-data/uploads/a.csv", "content": "x,y\n1,a\n2,b\n3,\n"})
 	if a.status != 201 {
@@ -318,6 +337,7 @@ func TestSkill(t *testing.T) {
 
 // TestBrokenExtensions: with a configuration that is no JSON the server works, without what that would switch.
 func TestBrokenExtensions(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{extensions: `{"mcpServers": {"x": }`})
 	if got := s.ok("b", "ls /mnt/skills/public"); got != "" {
 		t.Errorf("nobody can tell which skills are off, and there are %q", got)
@@ -336,6 +356,7 @@ func TestBrokenExtensions(t *testing.T) {
 
 // TestBadInput: each gets its named error, and the next call works.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{extensions: `{"mcpServers": {"x": {}}}`})
 	s.ok("bad", "ln -s /etc /mnt/user-data/workspace/etc; ln -s ../../../../../../etc/passwd /mnt/user-data/workspace/up; mkfifo /mnt/user-data/workspace/pipe")
 	for name, c := range map[string]struct {
@@ -391,6 +412,7 @@ func TestBadInput(t *testing.T) {
 
 // TestStreamAndResume: a stream can be taken up again by number; stdin and signals reach the exec.
 func TestStreamAndResume(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	r := s.run("stream", "exec", map[string]any{"command": "read a; echo got $a; trap 'echo term; exit 3' TERM; while :; do sleep 0.05; done", "background": true, "keep_stdin": true})
 	at := "/api/threads/stream/execs/" + r.ExecID
@@ -419,6 +441,7 @@ func TestStreamAndResume(t *testing.T) {
 
 // TestRestart: embedded state survives: labels and threads.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	if a := s.do("PUT", "/api/threads/kept/sandbox", map[string]any{"labels": map[string]string{"team": "blue"}}); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -436,6 +459,7 @@ func TestRestart(t *testing.T) {
 
 // TestUsers: one user cannot reach another's thread, with keys and On-Behalf-Of.
 func TestUsers(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{args: []string{"--auth", "auto"}})
 	var made struct{ Secret string }
 	a := s.do("POST", "/api/keys", map[string]any{"name": "backend", "user": "root", "admin": true, "act_for": true})
@@ -474,6 +498,7 @@ func TestUsers(t *testing.T) {
 
 // TestEnvironment: what the sandbox has, what an exec adds, and what no caller may set.
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	if a := s.do("PUT", "/api/threads/env/sandbox", map[string]any{"env": map[string]string{"A": "sandbox", "B": "sandbox"}}); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)

@@ -11,6 +11,7 @@ import (
 // TestSkillScript: a script of a skill calls a tool over the bridge, with the audit of any exec, and the
 // values of its environment are told neither by its output nor by the audit log. The template is probed.
 func TestSkillScript(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
 	const secret = "sk-live-0123456789"
 	script := `import os, sys, base64

@@ -214,7 +214,7 @@ func (m *adapted) route(route rest.AdapterRoute, c caller) {
 	making := strings.HasSuffix(route.Path, "/sandboxes") && route.Method == http.MethodPost
 	list := strings.HasSuffix(route.Path, "/sandboxes") && route.Method == http.MethodGet
 	if self && !list || making && c.role != "auditor" {
-		m.calls["allowed, not called"]++
+		m.count("allowed, not called")
 		return
 	}
 	body, stream := m.e2bBody(route.Path)
@@ -235,26 +235,26 @@ func (m *adapted) route(route rest.AdapterRoute, c caller) {
 	what := fmt.Sprintf("%s %s as %s: %d %.300s", route.Method, route.Path, c, a.status, a.body)
 	switch shows := bytes.Contains(a.body, []byte(redText)) || list && bytes.Contains(a.body, []byte(m.sandbox)); {
 	case self:
-		m.calls["own"]++
+		m.count("own")
 		if a.status != 200 || !shows {
 			m.t.Errorf("%s; it is the caller's own", what)
 		}
 	case shows:
 		m.t.Errorf("%s: it shows what is red's", what)
 	case c.role == "auditor":
-		m.calls["refused by role"]++
+		m.count("refused by role")
 		if a.status != 403 {
 			m.t.Errorf("%s; want 403 by its role", what)
 		}
 	case list:
-		m.calls["its own"]++
+		m.count("its own")
 		if a.status != 200 {
 			m.t.Error(what)
 		}
 	case a.status == 501:
-		m.calls["not supported"]++
+		m.count("not supported")
 	case a.status == 503 && bytes.Contains(a.body, []byte("the sandbox was not found")), a.status == 404, a.status == 502, stream && a.status == 200 && bytes.Contains(a.body, []byte(`"error":{"code":"`)):
-		m.calls["not there"]++
+		m.count("not there")
 	default:
 		m.t.Errorf("%s; what is others' is not there", what)
 	}
@@ -290,7 +290,7 @@ func (m *adapted) gateways() {
 			case name == "blue's gateway": // which has a sandbox of that name
 				want = []int{200}
 			}
-			m.calls["gateways"]++
+			m.count("gateways")
 			if !slices.Contains(want, a.status) || bytes.Contains(a.body, []byte(m.address)) || bytes.Contains(a.body, []byte(redText)) {
 				m.t.Errorf("%s %s as %s: %d %s; want %v, and nothing of red's", q.method, q.path, name, a.status, a.body, want)
 			}
@@ -309,7 +309,7 @@ func (m *adapted) addresses() {
 		"/v1/file/read": `{"file":"` + redFile + `"}`, "/v1/file/list": `{"path":"/mnt/user-data","recursive":true}`, "/v1/file/grep": `{"path":"/mnt/user-data","pattern":"` + redText[:7] + `"}`,
 		"/v1/shell/exec": `{"command":"cat ` + redFile + `; ls -R /mnt/user-data"}`, "/v1/bash/exec": `{"command":"cat ` + redFile + `"}`, "/v1/file/find": `{"path":"/mnt/user-data","glob":"*"}`,
 	} {
-		m.calls["addresses"]++
+		m.count("addresses")
 		if a := m.deerflow("POST", at+path, "", body); a.status >= 500 || bytes.Contains(a.body, []byte(redText)) || bytes.Contains(a.body, []byte(redSkill+".txt\n")) {
 			m.t.Errorf("%s: %d %s", path, a.status, a.body)
 		}

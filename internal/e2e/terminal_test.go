@@ -169,6 +169,7 @@ func (s *server) eventuallyRuns(thread, args string) {
 
 // TestTerminalEnds: by its deadline and by kill, with all that runs in it.
 func TestTerminalEnds(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	id := s.terminalExec("ends", "bash", "-c", "trap '' HUP INT TERM; echo on; sleep 1000")
 	c := s.join("ends", id, 0)

@@ -45,6 +45,20 @@ func mcpServers(t *testing.T, shared string) string {
 	return string(raw)
 }
 
+// connect waits until the three servers of mcpServers have told a thread's tools.
+func (s *server) connect(thread string) {
+	s.t.Helper()
+	eventually(s.t, "the MCP servers tell their tools", func() bool {
+		var servers struct {
+			Servers []struct{ Name, State string }
+			Total   int `json:"total_tools"`
+		}
+		s.do("GET", "/api/threads/"+thread+"/tools?query=x", nil) // connects
+		s.do("GET", "/api/threads/"+thread+"/servers", nil).into(s.t, &servers)
+		return len(servers.Servers) == 3 && servers.Total >= 30
+	})
+}
+
 // sharedFolder is a folder that an MCP server, which runs as nobody, can read.
 func sharedFolder(t *testing.T) string {
 	t.Helper()
@@ -107,6 +121,7 @@ call_mcp_tool("everything__echo", {"message": "hi"})`,
 // TestHostRootfs: without any image the sandbox has the host's /usr, and TypeScript runs on whatever
 // Node is there, its wrappers bundled by the server where that Node reads no types.
 func TestHostRootfs(t *testing.T) {
+	t.Parallel()
 	need(t, have("/usr/bin/node") && have("/usr/bin/python3"), "node and python3 in /usr/bin")
 	shared := sharedFolder(t)
 	s := start(t, options{image: "host", extensions: mcpServers(t, shared)})
@@ -126,6 +141,7 @@ console.log(r.content.split('\n')[0]);`, shared)
 
 // TestForgedCalls: what the bridge must refuse, tried from inside.
 func TestForgedCalls(t *testing.T) {
+	t.Parallel()
 	shared := sharedFolder(t)
 	s := start(t, options{extensions: mcpServers(t, shared)})
 	call := func(token, body string) string {
@@ -137,6 +153,7 @@ print(c.getresponse().status)
 E`, token, body, body, token)
 	}
 	const echo = `{"tool":"everything__echo","input":{"message":"x"}}`
+	s.connect("forge")
 	stale := strings.TrimSpace(s.ok("forge", "echo $SKERRY_EXEC_TOKEN"))
 	other := strings.TrimSpace(s.ok("other", "echo $SKERRY_EXEC_TOKEN; sleep 0"))
 	for name, c := range map[string]struct{ token, body, want string }{
@@ -161,16 +178,9 @@ E`, token, body, body, token)
 
 // TestToolRoutes: servers, search and direct calls by the API.
 func TestToolRoutes(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
-	var servers struct {
-		Servers []struct{ Name, State string }
-		Total   int `json:"total_tools"`
-	}
-	s.do("GET", "/api/threads/t/tools?query=x", nil) // connects
-	s.do("GET", "/api/threads/t/servers", nil).into(t, &servers)
-	if len(servers.Servers) != 3 || servers.Total < 30 {
-		t.Errorf("%+v", servers)
-	}
+	s.connect("t")
 	var found struct {
 		Showing int
 		Tools   []struct {

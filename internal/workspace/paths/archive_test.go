@@ -203,6 +203,7 @@ func special(typ byte, name, to string) tarEntry {
 
 // TestHostileArchives: what is refused leaves nothing behind, also of what came before it in the archive.
 func TestHostileArchives(t *testing.T) {
+	t.Parallel()
 	good := file("good.txt", "good")
 	setuid := file("suid", "x")
 	setuid.h.Mode = 0o4755
@@ -251,6 +252,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f, host := thread(t, func(o *Options) { o.DiskBytes, o.Spool = 1<<20, t.TempDir() })
 			switch name {
 			case "over the quota": // its archive itself is too long
