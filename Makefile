@@ -36,10 +36,10 @@ demo: build ## the whole of it on this machine: a skill, code that calls tools, 
 run: build ## start a server on 127.0.0.1:8080 with its data in ./skerry-data
 	@$(SUDO) bin/skerry serve --data skerry-data
 
-test: ## what a change is likely to break, with real Docker, runc, gVisor, Redis and MCP servers (docs/testing.md)
+test: ## what a change is likely to break, with -short and real Docker, runc, gVisor, Redis and MCP servers (docs/testing.md)
 	@scripts/test.sh
 
-test-all: ## every test: also the attacks, chaos, images of templates, a real Kubernetes
+test-all: ## every test, whole: also the attacks, chaos, images of templates, a real Kubernetes
 	@scripts/test.sh all
 
 check: ## what needs no container: format, vet, lint, generated code, shell, skills
