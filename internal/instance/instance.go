@@ -23,7 +23,7 @@ type Instance struct {
 	ID       sandbox.ID
 	Dir      RunDir
 	UID      int
-	Pooled   *Pooled        // it was this one in the pool; nil: it was made for the thread, or adopted
+	Pooled   *Pooled        // it waits or waited as this one in the pool; nil: it was made for the thread, or adopted
 	FileSync *filesync.Sync // nil: the sandbox sees this server's disk
 
 	Life
@@ -103,6 +103,17 @@ func (inst *Instance) Enter() (map[string]string, error) {
 
 // OnVolume reports whether the sandbox writes the thread's files on the user's volume itself.
 func (inst *Instance) OnVolume() bool { return inst.FileSync != nil && inst.FileSync.OnVolume }
+
+// Mounts are those of the sandbox. files is the folder that it has as its own.
+func (inst *Instance) Mounts(files string) []sandbox.Mount {
+	return []sandbox.Mount{
+		{Source: files, Target: sandbox.UserDataDir},
+		{Source: inst.Skills.Folder.Skills(), Target: sandbox.SkillsDir, ReadOnly: true},
+		{Source: inst.Skills.Folder.Plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
+		{Source: inst.Dir.CodeAPI(), Target: sandbox.CodeAPIDir, ReadOnly: true},
+		{Source: inst.Dir.Sock(), Target: sandbox.RunDir, ReadOnly: true},
+	}
+}
 
 // detach ends this process's part in a sandbox.
 func (inst *Instance) detach() error {

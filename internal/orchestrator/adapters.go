@@ -27,17 +27,6 @@ func (s poolSandboxes) Draining() bool { return s.r.Shutdown.Draining() }
 // NewFileSync implements pool.Sandboxes.
 func (s poolSandboxes) NewFileSync(id sandbox.ID) *filesync.Sync { return s.r.copies.Sync(id) }
 
-// OpenLink implements pool.Sandboxes.
-func (s poolSandboxes) OpenLink(inst *instance.Instance) error { return s.r.hooks.OpenLink(inst) }
-
-// Spec implements pool.Sandboxes.
-func (s poolSandboxes) Spec(inst *instance.Instance, files string) sandbox.Spec {
-	return s.r.hooks.Spec(inst, files)
-}
-
-// Warm implements pool.Sandboxes.
-func (s poolSandboxes) Warm(inst *instance.Instance) { s.r.Runs.Warm(inst, nil) }
-
 // Reaped implements pool.Sandboxes.
 func (s poolSandboxes) Reaped(t sandbox.Thread, id sandbox.ID, what string, err error) {
 	s.r.reaper.Note(t, id, what, err)
@@ -283,7 +272,7 @@ func (s copySandboxes) StillOurs(inst *instance.Instance) bool { return s.r.tear
 
 // Mounts implements copies.Sandboxes.
 func (s copySandboxes) Mounts(inst *instance.Instance) []sandbox.Mount {
-	return s.r.hooks.Spec(inst, s.r.folders.Dir(inst.Thread)).Mounts
+	return inst.Mounts(s.r.folders.Dir(inst.Thread))
 }
 
 // Abandon implements copies.Sandboxes.

@@ -41,7 +41,7 @@ func (m *mortal) passed(inst *instance.Instance, hook string, up bool) {
 // leaves nothing over. Another server goes on with the thread.
 func TestKilledBetweenHooks(t *testing.T) {
 	for _, far := range []bool{false, true} {
-		for _, way := range []string{"cold", "claimed", "adopted", "handed over", "not adopted"} {
+		for _, way := range []string{"cold", "pooled", "claimed", "adopted", "handed over", "not adopted"} {
 			for _, up := range []bool{true, false} {
 				if up && way == "not adopted" { // it is only taken down
 					continue
@@ -63,12 +63,18 @@ func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 	w.far = far
 	a, next := w.settleMortal(way, m)
 	w.begin(way, m)
-	if way == "cold" || far && way == "claimed" { // where the disk is the server's, a thread with files gets none that waited
+	if way == "cold" || way == "pooled" || far && way == "claimed" { // where the disk is the server's, a thread with files gets none that waited
 		w.write(a, "kept")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	switch {
+	case way == "pooled":
+		if !m.up {
+			x := a.pool.Waiting()[0]
+			m.armed.Store(true)
+			a.pool.Ended(x.ID)
+		}
 	case m.up && way != "adopted":
 		m.armed.Store(true)
 		go a.Starts.Acquire(ctx, caller, "main", sandbox.AcquireOptions{}) //nolint:errcheck // it does not come back
@@ -126,7 +132,7 @@ func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 // begin starts a sandbox on a first server, for the ways on which another server finds one, and ends that server.
 func (w *town) begin(way string, m *mortal) {
 	w.Helper()
-	if way == "handed over" && !m.up || way == "cold" || way == "claimed" {
+	if way == "handed over" && !m.up || way == "cold" || way == "pooled" || way == "claimed" {
 		return
 	}
 	first := w.settle("first", func(o *Options) {
@@ -153,11 +159,12 @@ func (w *town) begin(way string, m *mortal) {
 func (w *town) settleMortal(way string, m *mortal) (a *Orchestrator, next string) {
 	w.Helper()
 	ways := []func(*Options){func(o *Options) { o.Lifecycle.PassedHook = m.passed }}
-	if way == "claimed" {
+	if way == "claimed" || way == "pooled" {
 		ways = append(ways, withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
 	}
+	m.armed.Store(way == "pooled" && m.up)
 	a = w.settle("a", ways...)
-	if way == "claimed" {
+	if way == "claimed" || way == "pooled" && !m.up {
 		w.eventually("one waits", func() bool { return poolOf(a) == 1 })
 	}
 	if way == "handed over" && !m.up {

@@ -341,18 +341,18 @@ func (r *Orchestrator) buildPool(caps driver.Capabilities, loads *load.Watcher) 
 	if o.Storage.OnVolumes { // a sandbox that waits has no volume
 		waiting = nil
 	}
-	r.pool = pool.New(r.ctx, pool.Options{
-		Templates: waiting, Root: pool.RootIn(o.Storage.DataDir), RunRoot: r.runRoot, Install: o.Install, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
-		Sandboxes: poolSandboxes{r}, Peers: r.peers, Places: r.places, Folders: r.folders, Records: r.owners.Book, Library: o.Skills, Views: o.Views, Skills: r.Skills,
-		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: r.wg,
-	})
 	r.hooks = hooks.New(r.ctx, hooks.Options{
 		Parts: hooks.Parts{
-			Server: hookServer{r}, Owners: r.owners, Threads: r.threads, Folders: r.folders, Copies: r.copies, Volumes: r.volumes, Pool: r.pool,
-			Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
+			Server: hookServer{r}, Owners: r.owners, Threads: r.threads, Folders: r.folders, Copies: r.copies, Volumes: r.volumes, Skills: r.Skills,
+			Wrappers: r.wrappers, Loads: loads,
 		},
 		Driver: o.Driver, Store: o.Store, Views: o.Views, Bridge: o.Tools.Bridge, Disk: o.Storage.Disk, RunRoot: r.runRoot, Install: o.Install, Replica: r.peers.ID(),
 		Daemon: o.Daemon, Log: o.Log, Group: r.wg, Passed: o.Lifecycle.PassedHook,
+	})
+	r.pool = pool.New(r.ctx, pool.Options{
+		Templates: waiting, Root: pool.RootIn(o.Storage.DataDir), RunRoot: r.runRoot, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
+		Sandboxes: poolSandboxes{r}, Peers: r.peers, Places: r.places, Folders: r.folders, Records: r.owners.Book, Hooks: r.hooks,
+		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: r.wg,
 	})
 }
 

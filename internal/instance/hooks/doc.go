@@ -1,6 +1,6 @@
-// Package hooks brings instances up and takes them down, by one list of hooks. A sandbox that is made for a thread, a sandbox that
-// waited in the pool, and a sandbox that another server made go through the same hooks; each knows what there is to do of it on which
-// way. An instance is taken down in reverse, wherever it came to: a hook takes away what is there.
+// Package hooks brings instances up and takes them down, by one list of hooks. Four kinds of sandboxes go through it: one that
+// is made for a thread, one that is made for the pool, one that a thread claims from the pool, and one that another server made.
+// Each hook knows what it does on which way. An instance is taken down in reverse, wherever it came to: a hook removes what is there.
 //
 //	hook       up                                                 down
 //	ownership  the thread is held; its owner record names the     the record of the sandbox goes, the thread is let go
@@ -12,6 +12,10 @@
 //	skills     the view shows what the thread has                 -
 //	daemon     sandboxd answers; no exec of a former server runs  -
 //	running    the thread is still ours; other servers are told   -
+//
+// No thread has a sandbox that waits in the pool. So the hooks skip what belongs to a thread: its ownership, its own view of
+// the skills, the bridge, the wrappers and the record in the store. Its workspace is a folder of the pool, and its view shows
+// what most users see. The name of that folder says whose the sandbox is, as an owner record does: it is there first and goes last.
 //
 // A hook has the parts that it works with, and does not know the other hooks. What one leaves for a later one is in
 // the Start.

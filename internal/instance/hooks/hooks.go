@@ -9,7 +9,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/load"
-	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -64,7 +63,6 @@ type Parts struct {
 	Folders  *workspace.Folders
 	Copies   *copies.Copies
 	Volumes  *volumes.Volumes // nil when the driver keeps none
-	Pool     *pool.Pool
 	Skills   *mounted.Skills
 	Wrappers *wrappers.Wrappers
 	Loads    *load.Watcher
@@ -120,11 +118,11 @@ func New(ctx context.Context, o Options) *Hooks {
 	h := &Hooks{
 		copies: o.Copies, passed: o.Passed, specs: specs, publisher: pub,
 		workspace: &workspaceHook{
-			threads: o.Threads, folders: o.Folders, copies: o.Copies, pool: o.Pool, disk: o.Disk, runRoot: o.RunRoot, group: o.Group, log: o.Log,
+			threads: o.Threads, folders: o.Folders, copies: o.Copies, disk: o.Disk, runRoot: o.RunRoot, group: o.Group, log: o.Log,
 		},
 		sockets: &socketsHook{server: o.Server, bridge: o.Bridge, wrappers: first, log: o.Log},
 		sandbox: &sandboxHook{
-			driver: o.Driver, owners: o.Owners, folders: o.Folders, copies: o.Copies, volumes: o.Volumes, pool: o.Pool, loads: o.Loads,
+			driver: o.Driver, owners: o.Owners, folders: o.Folders, copies: o.Copies, volumes: o.Volumes, loads: o.Loads,
 			specs: specs, runRoot: o.RunRoot, log: o.Log,
 		},
 	}
@@ -146,6 +144,7 @@ type Way int
 // The ways.
 const (
 	Cold    Way = iota // it is made for the thread
+	Pooled             // it is made for the pool: no thread has it
 	Claimed            // it waited in the pool: Instance.Pooled
 	Adopted            // another server made it
 )
@@ -155,8 +154,10 @@ type Start struct {
 	Way      Way
 	Instance *instance.Instance
 	Caller   sandbox.Caller
-	Queued   time.Duration    // it waited for its place
-	Entry    sandbox.Instance // Adopted: the sandbox, as the driver has it
+	Queued   time.Duration // it waited for its place
+	// MakeWay waits until the sandboxes of the pool leave room for this one; nil unless Cold.
+	MakeWay func(ctx context.Context) error
+	Entry   sandbox.Instance // Adopted: the sandbox, as the driver has it
 
 	began, made time.Time
 	moved       bool // Claimed: the folder that waited is the thread's
@@ -215,7 +216,7 @@ func (h *Hooks) Undo(ctx context.Context, inst *instance.Instance, leave bool) e
 }
 
 func (h *Hooks) down(ctx context.Context, e *end) {
-	if !e.leave && !e.held { // of a sandbox that was not adopted the server before it had the last
+	if !e.leave && !e.held && !e.inst.Waits() { // of a sandbox that was not adopted the server before it had the last
 		h.copies.Last(ctx, e.inst)
 	}
 	ctx, cancel := deadline.Detached(ctx, RemoveTimeout)
@@ -227,9 +228,6 @@ func (h *Hooks) down(ctx context.Context, e *end) {
 		h.passed(e.inst, h.list[i].name(), false)
 	}
 }
-
-// OpenLink makes the instance's folder and the socket that sandboxd dials.
-func (h *Hooks) OpenLink(inst *instance.Instance) error { return h.sockets.openLink(inst) }
 
 // OpenBridge makes the socket for tool calls, which knows the thread.
 func (h *Hooks) OpenBridge(inst *instance.Instance) error { return h.sockets.openBridge(inst) }
@@ -252,11 +250,6 @@ func (h *Hooks) Fill(ctx context.Context, inst *instance.Instance) error {
 	return h.sandbox.fill(ctx, inst)
 }
 
-// Spec is what sandboxes with a thread and without one have in common.
-func (h *Hooks) Spec(inst *instance.Instance, files string) sandbox.Spec {
-	return h.specs.common(inst, files)
-}
-
 // ThreadSpec is that of the sandbox of a thread.
 func (h *Hooks) ThreadSpec(inst *instance.Instance) sandbox.Spec { return h.specs.ofThread(inst) }
 
@@ -270,7 +263,7 @@ func logOf(log *slog.Logger, inst *instance.Instance) *slog.Logger {
 	return log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID))
 }
 
-// ownershipHook holds the thread. Of a sandbox that is adopted it is held by who found it.
+// ownershipHook holds the thread. The caller that found a sandbox to adopt holds it already.
 type ownershipHook struct {
 	owners *ownership.Owners
 	store  Store
@@ -280,7 +273,7 @@ type ownershipHook struct {
 func (h *ownershipHook) name() string { return "ownership" }
 
 func (h *ownershipHook) up(ctx context.Context, s *Start) error {
-	if s.Way == Adopted {
+	if s.Way == Pooled || s.Way == Adopted {
 		return nil
 	}
 	own, err := h.owners.Acquire(ctx, s.Instance.Thread, "")
@@ -295,6 +288,9 @@ func (h *ownershipHook) up(ctx context.Context, s *Start) error {
 }
 
 func (h *ownershipHook) down(ctx context.Context, e *end) {
+	if e.inst.Waits() {
+		return
+	}
 	if !e.leave && (e.failed == nil || !e.held) {
 		if err := h.store.DeleteSandbox(ctx, e.inst.Thread, e.inst.ID); err != nil {
 			logOf(h.log, e.inst).Warn("sandbox record not deleted", "error", err)
@@ -328,6 +324,10 @@ func (h *runningHook) name() string { return "running" }
 
 func (h *runningHook) up(ctx context.Context, s *Start) error {
 	inst := s.Instance
+	if s.Way == Pooled {
+		h.server.Warm(inst, nil)
+		return nil
+	}
 	if s.Way == Adopted {
 		if err := h.publisher.publish(ctx, inst); err != nil {
 			return err
@@ -393,10 +393,12 @@ type skillsHook struct {
 func (h *skillsHook) name() string { return "skills" }
 
 func (h *skillsHook) up(ctx context.Context, s *Start) error {
-	if s.Way == Cold {
+	switch s.Way {
+	case Pooled: // its folder hook has shown what most users see
+		return nil
+	case Cold:
 		return s.shown()
-	}
-	if s.Way == Claimed {
+	case Claimed:
 		h.wrappers.write(s)
 	}
 	err := h.skills.First(ctx, s.Instance)

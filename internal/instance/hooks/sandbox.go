@@ -14,7 +14,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/load"
-	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
@@ -40,7 +39,7 @@ func (h *socketsHook) up(_ context.Context, s *Start) error {
 	if s.Way != Claimed {
 		err = h.openLink(s.Instance)
 	}
-	if err == nil {
+	if err == nil && s.Way != Pooled {
 		err = h.openBridge(s.Instance)
 	}
 	if err != nil {
@@ -90,7 +89,6 @@ type sandboxHook struct {
 	folders *workspace.Folders
 	copies  *copies.Copies
 	volumes *volumes.Volumes
-	pool    *pool.Pool
 	loads   *load.Watcher
 	specs   specs
 	runRoot string
@@ -110,10 +108,15 @@ func (h *sandboxHook) up(ctx context.Context, s *Start) (err error) {
 			err = s.shown()
 		}
 		if err == nil {
-			err = h.pool.MakeWay(ctx)
+			err = s.MakeWay(ctx)
 		}
 		if err == nil {
 			err = h.create(ctx, inst)
+		}
+	case Pooled:
+		inst.Pooled.Image, err = ImageNow(ctx, h.driver, inst.Template) // before: a newer one counts as the older
+		if err == nil {
+			err = h.createOnDisk(ctx, inst, h.specs.ofPooled(inst.Pooled))
 		}
 	case Claimed:
 		err = h.attachClaimed(ctx, inst)
@@ -126,7 +129,7 @@ func (h *sandboxHook) up(ctx context.Context, s *Start) (err error) {
 			if inst.FileSync != nil {
 				inst.FileSync.Opened(true)
 			}
-			h.pool.Forget(inst.ID)
+			inst.Pooled.Forget()
 		}
 	case Adopted:
 		err = h.attachAdopted(ctx, inst)
@@ -153,10 +156,7 @@ func (h *sandboxHook) down(ctx context.Context, e *end) {
 // create makes a sandbox for a thread.
 func (h *sandboxHook) create(ctx context.Context, inst *instance.Instance) error {
 	if !inst.OnVolume() {
-		_, err := h.driver.Create(ctx, h.specs.ofThread(inst))
-		if err == nil && inst.FileSync != nil {
-			inst.FileSync.Opened(true)
-		}
+		err := h.createOnDisk(ctx, inst, h.specs.ofThread(inst))
 		if _, gone := os.Lstat(h.folders.Dir(inst.Thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
 			err = sandbox.Wrap(sandbox.Conflict, err, "the thread was deleted while its sandbox started")
 		}
@@ -175,6 +175,15 @@ func (h *sandboxHook) create(ctx context.Context, inst *instance.Instance) error
 		}
 		return nil
 	})
+}
+
+// createOnDisk makes a sandbox that has no volume.
+func (h *sandboxHook) createOnDisk(ctx context.Context, inst *instance.Instance, spec sandbox.Spec) error {
+	_, err := h.driver.Create(ctx, spec)
+	if err == nil && inst.FileSync != nil {
+		inst.FileSync.Opened(true)
+	}
+	return err
 }
 
 // attachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder. A sandbox that

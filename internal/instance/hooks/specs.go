@@ -1,6 +1,11 @@
 package hooks
 
 import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
@@ -38,17 +43,41 @@ func (p specs) ofThread(inst *instance.Instance) sandbox.Spec {
 	return spec
 }
 
+// ofPooled is that of a sandbox that waits. It differs from a thread's in the labels: they cannot be changed later.
+func (p specs) ofPooled(x *instance.Pooled) sandbox.Spec {
+	spec := p.common(x.Instance, x.Files)
+	spec.Labels = map[string]string{
+		sandbox.LabelInstall: p.install, sandbox.LabelRole: sandbox.RolePool, sandbox.LabelUID: strconv.Itoa(x.UID),
+		sandbox.LabelTemplate: x.Template.Name, sandbox.LabelReplica: p.replica,
+	}
+	instance.Loosen(&spec, x.Template.Loosened)
+	return spec
+}
+
 // common is what sandboxes with a thread and without one have in common.
 func (p specs) common(inst *instance.Instance, files string) sandbox.Spec {
 	return sandbox.Spec{
 		ID: inst.ID, Image: inst.Template.Image, Runtime: inst.Template.Runtime, UID: inst.UID,
 		Daemon: p.daemon, Hostname: hostname, Limits: inst.Template.Limits, ClaimPool: inst.Template.ClaimPool,
-		Mounts: []sandbox.Mount{
-			{Source: files, Target: sandbox.UserDataDir},
-			{Source: inst.Skills.Folder.Skills(), Target: sandbox.SkillsDir, ReadOnly: true},
-			{Source: inst.Skills.Folder.Plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
-			{Source: inst.Dir.CodeAPI(), Target: sandbox.CodeAPIDir, ReadOnly: true},
-			{Source: inst.Dir.Sock(), Target: sandbox.RunDir, ReadOnly: true},
-		},
+		Mounts: inst.Mounts(files),
 	}
+}
+
+// imageTimeout bounds the question what a template's image is now.
+const imageTimeout = 10 * time.Second
+
+// ImageNow makes sure that the driver finds a template's image, and names it for good; "" where the driver cannot name it.
+func ImageNow(ctx context.Context, d driver.Driver, t instance.Template) (string, error) {
+	if t.Prepare != nil {
+		if err := t.Prepare(ctx); err != nil {
+			return "", err
+		}
+	}
+	teller, ok := d.(driver.ImageTeller)
+	if !ok {
+		return "", nil
+	}
+	ctx, stop := context.WithTimeout(ctx, imageTimeout)
+	defer stop()
+	return teller.ImageNow(ctx, t.Image)
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
-	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
@@ -36,7 +35,6 @@ type workspaceHook struct {
 	threads *threads.Threads
 	folders *workspace.Folders
 	copies  *copies.Copies
-	pool    *pool.Pool
 	disk    *quota.Volume
 	runRoot string
 	group   *sync.WaitGroup
@@ -50,6 +48,9 @@ func (h *workspaceHook) up(ctx context.Context, s *Start) (err error) {
 	switch s.Way {
 	case Cold:
 		inst.UID, err = h.threads.Ensure(ctx, inst.Thread)
+	case Pooled:
+		inst.UID, err = h.folders.Make(ctx, inst.Pooled.Files, workspace.Fill)
+		return err
 	case Claimed:
 		err = h.claim(ctx, s)
 	case Adopted:
@@ -93,7 +94,7 @@ func (h *workspaceHook) adopt(ctx context.Context, s *Start) error {
 	return h.belongs(s.Entry, t, uid)
 }
 
-// down takes away what a claim that failed has left of the pool, and keeps the files.
+// down takes away the folder that waits, or that a failed claim left in the pool, and keeps the files of a thread.
 func (h *workspaceHook) down(_ context.Context, e *end) {
 	if e.leave || e.held {
 		return
@@ -104,9 +105,9 @@ func (h *workspaceHook) down(_ context.Context, e *end) {
 				logOf(h.log, e.inst).Warn("folder of a pooled sandbox not removed; tried again", "error", err)
 			}
 		}
-		h.pool.Forget(e.inst.ID)
+		x.Forget()
 	}
-	if e.failed == nil {
+	if e.failed == nil && !e.inst.Waits() {
 		h.threads.KeepLast(e.inst)
 	}
 }
@@ -180,12 +181,15 @@ func (h *folderHook) up(ctx context.Context, s *Start) (err error) {
 		}
 		inst.Skills.Folder, err = skills.OpenFolder(inst.Dir.View())
 		return err
-	case Cold:
+	case Cold, Pooled:
 		if err = os.MkdirAll(string(inst.Dir), 0o711); err == nil {
 			inst.Skills.Folder, err = h.views.Folder(inst.Dir.View())
 		}
 		if err != nil {
 			return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
+		}
+		if s.Way == Pooled { // a claim changes what its own user does not see
+			return h.skills.ShowEverybody(inst)
 		}
 		s.skills = make(chan error, 1) // it takes as long as all that comes now
 		shown := s.skills

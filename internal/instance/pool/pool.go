@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,11 +14,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
+	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
-	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
@@ -28,16 +28,16 @@ const (
 	every, sweepEvery = time.Second, 10 * time.Second
 	// countTTL is how long the store counts what a server said of its pool.
 	countTTL = 10 * time.Second
-	// imageEvery is how often the driver is asked whether a template's image is another one now, imageTimeout bounds that.
-	imageEvery, imageTimeout = 5 * time.Second, 10 * time.Second
+	// imageEvery is how often the driver is asked whether a template's image is another one now.
+	imageEvery = 5 * time.Second
 	// firstPause and lastPause are between attempts to make one where that fails.
 	firstPause, lastPause = time.Second, time.Minute
 	// rushPause is how long after a claim nothing is made, and rushMost how long claims that go on can keep it so.
 	rushPause, rushMost = 500 * time.Millisecond, 3 * time.Second
 	// evictPause is between looks whether a pooled sandbox has made way.
 	evictPause = 5 * time.Millisecond
-	// removeTimeout bounds the removal of a sandbox, leaveTimeout what the store is told at the end.
-	removeTimeout, leaveTimeout = 30 * time.Second, 10 * time.Second
+	// leaveTimeout bounds what the store is told at the end.
+	leaveTimeout = 10 * time.Second
 	// removeParallel is how many are removed side by side at the end.
 	removeParallel = 8
 )
@@ -48,12 +48,6 @@ type Sandboxes interface {
 	Draining() bool
 	// NewFileSync returns nil when the driver's sandboxes see the server's disk.
 	NewFileSync(id sandbox.ID) *filesync.Sync
-	// OpenLink makes the run folder of an instance, and listens for its daemon there.
-	OpenLink(inst *instance.Instance) error
-	// Spec is that of a sandbox with the files of a folder, without labels.
-	Spec(inst *instance.Instance, files string) sandbox.Spec
-	// Warm starts the interpreters that wait in it.
-	Warm(inst *instance.Instance)
 	// Reaped records what became of a sandbox that no server has.
 	Reaped(t sandbox.Thread, id sandbox.ID, what string, err error)
 	// ClearAway removes the run folder of a sandbox.
@@ -77,7 +71,6 @@ type Options struct {
 	Templates  map[string]instance.Template
 	Root       Root
 	RunRoot    string // of the run folders of sandboxes
-	Install    string // id of the data folder
 	StartTime  time.Duration
 	Driver     driver.Driver
 	DriverName string
@@ -86,9 +79,7 @@ type Options struct {
 	Places     *capacity.Places
 	Folders    *workspace.Folders
 	Records    *ownerrecord.Book
-	Library    *skills.Library
-	Views      *skills.Views
-	Skills     *mounted.Skills
+	Hooks      *hooks.Hooks
 	Store      Store
 	Audit      *audit.Log
 	Metrics    *metrics.Metrics
@@ -114,14 +105,11 @@ func New(ctx context.Context, o Options) *Pool {
 // Any reports whether a template has a pool.
 func (p *Pool) Any() bool { return len(p.inventory.pools) > 0 }
 
-// Pick takes one for a thread; nil: none waits. Its claim ends with Forget, or PutBack undoes it.
+// Pick takes one for a thread; nil: none waits. Its claim ends with its Forget, or PutBack undoes it.
 func (p *Pool) Pick(template string) *instance.Pooled { return p.inventory.pick(template) }
 
 // PutBack undoes a Pick.
 func (p *Pool) PutBack(x *instance.Pooled) { p.inventory.putBack(x) }
-
-// Forget is called when a claim has ended: the sandbox is a thread's, or gone.
-func (p *Pool) Forget(id sandbox.ID) { p.inventory.forget(id) }
 
 // Knows reports whether one waits, is being made, or is being claimed.
 func (p *Pool) Knows(id sandbox.ID) bool { return p.inventory.isKnown(id) }
@@ -204,7 +192,7 @@ func (p *Pool) lookAtImage(of *templatePool) {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.o.StartTime)
 	defer cancel()
-	image, err := prepareImage(ctx, p.o.Driver, of.template)
+	image, err := hooks.ImageNow(ctx, p.o.Driver, of.template)
 	of.asked = time.Now()
 	if err != nil {
 		p.o.Log.Debug("image of a pool", "template", of.template.Name, "error", err)
@@ -213,23 +201,6 @@ func (p *Pool) lookAtImage(of *templatePool) {
 	p.inventory.mu.Lock()
 	defer p.inventory.mu.Unlock()
 	of.image = image
-}
-
-// prepareImage makes sure that the driver finds a template's image, and names it for good; "" where the driver
-// cannot name it.
-func prepareImage(ctx context.Context, d driver.Driver, t instance.Template) (string, error) {
-	if t.Prepare != nil {
-		if err := t.Prepare(ctx); err != nil {
-			return "", err
-		}
-	}
-	teller, ok := d.(driver.ImageTeller)
-	if !ok {
-		return "", nil
-	}
-	ctx, stop := context.WithTimeout(ctx, imageTimeout)
-	defer stop()
-	return teller.ImageNow(ctx, t.Image)
 }
 
 // evict removes as many as there are too many by now, because callers have their places. It does not wait.
@@ -297,13 +268,24 @@ func (p *Pool) start(of *templatePool) {
 	})
 }
 
+// newPooled is an instance without a thread, of which nothing is there yet.
+func (p *Pool) newPooled(t instance.Template) *instance.Pooled {
+	now := time.Now().UTC()
+	x := &instance.Pooled{Made: now, Instance: instance.New(sandbox.Thread{}, t, sandbox.Info{
+		ID: sandbox.NewID(), State: sandbox.Starting, Template: t.Name, Driver: p.o.DriverName, Runtime: t.Runtime, Warm: true,
+	})}
+	x.Pooled, x.Asked = x, now
+	x.Forget = func() { p.inventory.forget(x.ID) }
+	x.FileSync = p.o.Sandboxes.NewFileSync(x.ID)
+	x.Dir = instance.RunDir(filepath.Join(p.o.RunRoot, string(x.ID)))
+	x.Files = p.o.Root.folder(x.ID, p.o.Peers.ID())
+	return x
+}
+
 // discard removes a sandbox that no thread gets, which counts as leaving. What cannot be removed now the sweep tries again.
 func (p *Pool) discard(x *instance.Pooled, why string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), removeTimeout)
-	defer cancel()
-	if err := p.takeDown(ctx, x); err != nil {
-		p.o.Log.Warn("a sandbox of the pool is not removed; tried again", "sandbox", string(x.ID), "error", err)
-	}
+	ctx := context.WithoutCancel(p.ctx)
+	p.o.Hooks.Down(ctx, x.Instance)
 	p.o.Places.LeaveSpare()
 	p.inventory.left(x.ID)
 	p.o.Metrics.Changed(audit.ActionSandboxPool, why)
@@ -323,7 +305,7 @@ func (p *Pool) attempt(ctx context.Context, x *instance.Pooled) error {
 	if err != nil {
 		return err
 	}
-	err = p.bringUp(ctx, x)
+	err = p.o.Hooks.Up(ctx, &hooks.Start{Way: hooks.Pooled, Instance: x.Instance})
 	result := audit.About(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxPool, audit.PhaseResult)
 	result.Sandbox, result.Subject, result.Parent, result.Outcome = string(x.ID), x.Template.Name, attempt.ID, "ok"
 	result.Millis = time.Since(x.Made).Milliseconds()

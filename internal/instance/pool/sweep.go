@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
 )
@@ -99,7 +100,7 @@ func (p *Pool) stale(f Folder) bool {
 }
 
 func (p *Pool) reap(f Folder) error {
-	ctx, cancel := context.WithTimeout(p.ctx, removeTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, hooks.RemoveTimeout)
 	defer cancel()
 	uid, err := workspace.UID(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -265,7 +265,7 @@ func (s *Starts) start(ctx context.Context, c sandbox.Caller, inst *instance.Ins
 	instance.RecordLoosened(&rec, inst.Template.Loosened)
 	attempt, err := s.audit.Append(ctx, rec)
 	if err == nil {
-		err = s.hooks.Up(ctx, &hooks.Start{Way: way, Instance: inst, Caller: c, Queued: queued.Sub(began)})
+		err = s.hooks.Up(ctx, &hooks.Start{Way: way, Instance: inst, Caller: c, Queued: queued.Sub(began), MakeWay: s.pool.MakeWay})
 	}
 	result := audit.About(c, inst.Thread, action, audit.PhaseResult)
 	result.Sandbox, result.Subject, result.Parent = string(inst.ID), inst.Template.Name, attempt.ID

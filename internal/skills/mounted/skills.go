@@ -153,6 +153,11 @@ func (k *Skills) First(ctx context.Context, inst *instance.Instance) error {
 	return k.Refresh(inst)
 }
 
+// ShowEverybody fills the folder of an instance that has no thread yet with what most users see.
+func (k *Skills) ShowEverybody(inst *instance.Instance) error {
+	return inst.Show(k.o.Library.Everybody())
+}
+
 // readAllowList takes the thread's list from the store. narrowSkills writes it there first, so that the later of the
 // two has it right.
 func (k *Skills) readAllowList(ctx context.Context, inst *instance.Instance) (err error) {
