@@ -66,7 +66,7 @@ var table = []row{
 	{"internal/workspace/paths", "sandbox platform/rename", "files stand below the use cases"},
 	{"internal/workspace/quota", "platform/lockedfile platform/rename", "it knows folders and the kernel, no thread"},
 	{"internal/workspace/snapshot", "platform/lockedfile sandbox platform/s3", "it keeps files of threads; who runs them, others know"},
-	{"internal/workspace/copies", "driver instance sandbox sandboxapi/... workspace workspace/filesync workspace/paths workspace/volumes", "when files are copied between servers and sandboxes; these are behind an interface that it declares"},
+	{"internal/workspace/copies", "driver instance ownership sandbox sandboxapi/... workspace workspace/filesync workspace/paths workspace/volumes", "when files are copied between servers and sandboxes; it starts and ends none"},
 	{"internal/workspace/filesync", "driver sandbox platform/retry", "it copies files by the driver's contract, and knows no thread"},
 	{"internal/workspace", "platform/lockedfile sandbox workspace/paths workspace/quota", "folders of threads on this disk; it knows no sandbox that runs"},
 	{"internal/workspace/volumes", "instance instance/savedspec ownership platform/deadline platform/lockedfile sandbox workspace workspace/filesync", "which of two folders of a thread is ahead; the driver is behind an interface that it declares"},

@@ -15,19 +15,18 @@ import (
 // askTimeout bounds what is asked of the sandbox of an exec.
 const askTimeout = 10 * time.Second
 
-// Sandboxes are those of this server, as execs see them.
-type Sandboxes interface {
-	// Find returns the thread's sandbox, nil if it has none.
-	Find(t sandbox.Thread) *instance.Instance
+// Folders are those of threads.
+type Folders interface {
 	// Exists returns NotFound for a thread that does not exist.
 	Exists(t sandbox.Thread) error
 }
 
 // Options are the parts that Execs work with.
 type Options struct {
-	Registry  *Registry
-	Sandboxes Sandboxes
-	Audit     *audit.Log
+	Registry *Registry
+	Live     *instance.Map
+	Folders  Folders
+	Audit    *audit.Log
 }
 
 // Execs are the execs of threads, for callers who look at them, follow them, and steer them.
@@ -42,7 +41,7 @@ func (x *Execs) lookup(c sandbox.Caller, id, execID string) (*Exec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := x.o.Sandboxes.Exists(t); err != nil {
+	if err := x.o.Folders.Exists(t); err != nil {
 		return nil, err
 	}
 	return x.o.Registry.Get(t, execID)
@@ -72,7 +71,7 @@ func (x *Execs) Execs(_ context.Context, c sandbox.Caller, id string) ([]sandbox
 	if err != nil {
 		return nil, err
 	}
-	if err := x.o.Sandboxes.Exists(t); err != nil {
+	if err := x.o.Folders.Exists(t); err != nil {
 		return nil, err
 	}
 	return x.o.Registry.List(t), nil
@@ -93,7 +92,7 @@ func (x *Execs) live(c sandbox.Caller, id, execID string) (*Exec, *instance.Inst
 	if err != nil {
 		return nil, nil, err
 	}
-	inst := x.o.Sandboxes.Find(e.Thread)
+	inst := x.o.Live.Find(e.Thread)
 	if e.Info().Status != sandbox.StatusRunning || inst == nil {
 		return nil, nil, sandbox.Errorf(sandbox.Conflict, "exec %s has ended", execID)
 	}
@@ -146,7 +145,7 @@ func (x *Execs) Kill(ctx context.Context, c sandbox.Caller, id, execID string) e
 	if err != nil {
 		return err
 	}
-	inst := x.o.Sandboxes.Find(e.Thread)
+	inst := x.o.Live.Find(e.Thread)
 	if e.Info().Status != sandbox.StatusRunning || inst == nil {
 		return nil
 	}
@@ -182,7 +181,7 @@ func (x *Execs) JoinTerminal(ctx context.Context, c sandbox.Caller, id, execID s
 	}
 	rec := audit.About(c, e.Thread, audit.ActionTerminal, audit.PhaseResult)
 	rec.Exec, rec.Parent, rec.Subject, rec.Outcome = e.ID, e.Attempt.ID, e.Spec.Subject, "ok"
-	if inst := x.o.Sandboxes.Find(e.Thread); inst != nil {
+	if inst := x.o.Live.Find(e.Thread); inst != nil {
 		rec.Sandbox = string(inst.ID)
 	}
 	return x.o.Audit.AppendResult(ctx, rec)

@@ -1,8 +1,9 @@
 // Package orchestrator builds the sandboxes of a server from their parts, once for every driver. The parts that callers use are
 // the exported fields of an Orchestrator; each has a package of its own, but for Threads, Prompts and Probes.
 //
-// A part is built after those that it is made of. A part calls a later part only through an adapter
-// (adapters.go), and not before New starts the goroutines.
+// A part is built after those that it is made of, and has the parts themselves. What two parts need of each other is a part
+// of its own, built before both: the registries of instances, execs and contexts, and instance.Retirements, by which a part
+// asks for the end of an instance. One cycle is left (ownedSandboxes): to take a thread is to adopt its sandbox.
 //
 // Instances (package instance) are in one map: the goroutine that puts one in starts it, all others wait for it.
 // An Exec (package execution) is one run of something in an instance; it has exactly one end, which is recorded and

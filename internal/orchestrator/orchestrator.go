@@ -189,26 +189,34 @@ type Sandboxes struct {
 
 // parts are what the exported parts of an Orchestrator share.
 type parts struct {
+	registries
 	runRoot    string // has the run folders of sandboxes
-	live       *instance.Map
-	execs      *execution.Registry
-	Specs      *savedspec.Specs
 	folders    *workspace.Folders
 	threads    *threads.Threads
 	wrappers   *wrappers.Wrappers
-	places     *capacity.Places
 	peers      ownership.Peers
 	owners     *ownership.Owners
 	renewal    *ownership.Renewal
 	takeover   *ownership.Takeover
 	volumes    *volumes.Volumes // nil when the driver keeps none
 	copies     *copies.Copies
-	pool       *pool.Pool
+	loads      *load.Watcher
 	hooks      *hooks.Hooks
+	pool       *pool.Pool
 	teardown   *lifecycle.Teardown
 	recovery   *recovery.Recovery
 	reaper     *recovery.Reaper
 	settlement *recovery.Settlement
+}
+
+// registries are what this server knows of its instances and of what runs in them. They call no other part.
+type registries struct {
+	live        *instance.Map
+	execs       *execution.Registry
+	contexts    *contexts.Registry
+	places      *capacity.Places
+	retirements *instance.Retirements
+	Specs       *savedspec.Specs
 }
 
 // inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
@@ -242,6 +250,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("watch sandboxes: %w", err)
 	}
 	r.wg.Go(r.renewal.Keep) // recovering may take longer than a lease lasts
+	r.wg.Go(r.teardown.Serve)
 	if err := r.recovery.Recover(ctx); err != nil {
 		stop()
 		r.wg.Wait()
@@ -249,15 +258,15 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	}
 	for _, loop := range []func(){
 		func() { r.teardown.Watch(events) }, r.takeover.Watch, r.reaper.Watch, r.Lifecycle.Watch, r.wrappers.Push, r.Skills.Push,
-		r.Skills.PrepareSpares, func() { r.folders.Sweep(own) }, r.pool.Keep, r.threads.KeepLate,
+		r.Skills.PrepareSpares, func() { r.folders.Sweep(own) }, func() { r.pool.Keep(r.Shutdown) }, r.threads.KeepLate,
 	} {
 		r.wg.Go(loop)
 	}
 	return r, nil
 }
 
-// build makes the parts, those first that others are made of. A part that calls one which is made after it does so
-// through an adapter (runSandboxes and its like), and not before all are there.
+// build makes the parts, those first that others are made of. Only the owners call parts that are made after them: see
+// ownedSandboxes.
 func (r *Orchestrator) build(caps driver.Capabilities) error {
 	o := r.o
 	r.runRoot, r.live, r.execs = filepath.Join(o.Storage.DataDir, "run"), o.Live, o.Execs
@@ -268,39 +277,16 @@ func (r *Orchestrator) build(caps driver.Capabilities) error {
 	}
 	r.Specs = savedspec.New(savedspec.Options{DataDir: o.Storage.DataDir, Sealer: o.Storage.Sealer, Log: o.Log})
 	r.folders = o.Storage.Folders
-	r.threads = threads.New(r.ctx, threads.Options{
-		Folders: r.folders, Disk: o.Storage.Disk, Specs: r.Specs, Sandboxes: threadSandboxes{r.live, r}, Store: o.Store,
-		Snapshots: o.Storage.Snapshots, Delay: o.Storage.SnapshotDelay, Log: o.Log,
-	})
-	r.Execs = execution.New(execution.Options{Registry: r.execs, Sandboxes: execSandboxes{r.live, r}, Audit: o.Audit})
-	r.Skills = mounted.New(r.ctx, mounted.Options{
-		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r.live, r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
-	})
-	r.wrappers = wrappers.New(r.ctx, wrappers.Options{Hub: o.Tools.Hub, Store: o.Tools.CodeAPI, All: r.live.All, Log: o.Log})
-	r.Calls = call.New(call.Options{
-		Hub: o.Tools.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, Log: o.Log, CodeSettings: o.Tools.CodeSettings,
-	})
-	r.Contexts = contexts.New(contexts.Options{
-		Sandboxes: contextSandboxes{r.live, r}, Audit: o.Audit, Log: o.Log,
-		Language: func(tenant string) string { return o.Tools.CodeSettings(tenant).Language },
-	})
 	r.places = capacity.New(capacity.Limits{Total: o.MaxInstances, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
+	r.contexts = contexts.NewRegistry(o.Audit, o.Log)
+	r.retirements = instance.NewRetirements()
 	if err := r.buildOwnership(); err != nil {
 		return err
 	}
-	loads := load.New(r.ctx, load.Options{
-		Driver: o.Driver, Execs: r.execs, Contexts: r.Contexts, Sandboxes: loadSandboxes{r}, Limits: o.Limits, Log: o.Log, Group: r.wg,
-	})
-	r.Runs = run.New(r.ctx, run.Options{
-		Parts: run.Parts{
-			Sandboxes: runSandboxes{r.live, r}, Files: runFiles{r}, Registry: r.execs, Contexts: r.Contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
-		},
-		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Tools.Hub, Audit: o.Audit, Bridge: o.Tools.Bridge, Secrets: o.Tools.Secrets, Limits: o.Limits,
-		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.Tools.ApprovalWait, CodeSettings: o.Tools.CodeSettings, Log: o.Log, Group: r.wg,
-	})
 	r.buildWorkspace()
-	r.buildPool(caps, loads)
+	r.buildHooks()
 	r.buildInstances(caps)
+	r.buildRuns(caps)
 	r.buildUseCases()
 	return nil
 }
@@ -315,60 +301,82 @@ func (r *Orchestrator) buildOwnership() error {
 		return err
 	}
 	r.owners = ownership.New(r.ctx, ownership.Options{Store: o.Store, Book: book, Peers: r.peers, Sandboxes: ownedSandboxes{r}, Log: o.Log, Group: r.wg})
-	r.renewal = ownership.NewRenewal(r.owners)
-	r.takeover = ownership.NewTakeover(r.owners, o.Replicas.SettleReplicas)
+	r.settlement = recovery.NewSettlement(r.execs, o.Replicas.OpenAudit, o.Replicas.SweepReplica)
+	r.takeover = ownership.NewTakeover(r.owners, r.settlement, o.Replicas.SettleReplicas)
 	return nil
 }
 
+// buildWorkspace makes the parts that have the files of threads, and what sandboxes show of skills and tools.
 func (r *Orchestrator) buildWorkspace() {
 	o := r.o
+	virtuals := skills.NewVirtuals(o.Skills)
+	r.threads = threads.New(r.ctx, threads.Options{
+		Folders: r.folders, Disk: o.Storage.Disk, Specs: r.Specs, Live: r.live, Retirements: r.retirements,
+		Forgetter: forgetter{hub: o.Tools.Hub, virtuals: virtuals, contexts: r.contexts, approvals: o.Tools.ForgetApprovals},
+		Store:     o.Store, Snapshots: o.Storage.Snapshots, Delay: o.Storage.SnapshotDelay, Log: o.Log,
+	})
 	if onVolumes, ok := o.Driver.(volumes.Driver); ok {
 		r.volumes = volumes.New(r.ctx, volumes.Options{
-			DataDir: o.Storage.DataDir, Driver: onVolumes, Sandboxes: volumeSandboxes{r}, Folders: r.folders, Owners: r.owners, Peers: r.peers,
+			DataDir: o.Storage.DataDir, Driver: onVolumes, Live: r.live, Folders: r.folders, Owners: r.owners, Peers: r.peers,
 			Specs: r.Specs, Templates: o.Templates, Default: o.Default, Daemon: o.Daemon, Install: o.Install, StartTime: o.StartTime, Log: o.Log, Group: r.wg,
 		})
 	}
 	remote, _ := o.Driver.(driver.Remote)
 	r.copies = copies.New(r.ctx, copies.Options{
-		Remote: remote, Volumes: r.volumes, Sandboxes: copySandboxes{r.live, r}, Contexts: r.Contexts, Folders: r.folders, Spool: r.runRoot,
-		Log: o.Log, Group: r.wg,
+		Remote: remote, Volumes: r.volumes, Live: r.live, Owners: r.owners, Retirements: r.retirements, Contexts: r.contexts, Folders: r.folders,
+		Spool: r.runRoot, Log: o.Log,
 	})
+	r.Skills = mounted.New(r.ctx, mounted.Options{
+		Library: o.Skills, Views: o.Views, Switches: o.Switches, Virtuals: virtuals, Live: r.live, Copies: r.copies, Threads: r.threads,
+		Store: o.Store, Audit: o.Audit, Log: o.Log,
+	})
+	r.wrappers = wrappers.New(r.ctx, wrappers.Options{Hub: o.Tools.Hub, Store: o.Tools.CodeAPI, All: r.live.All, Log: o.Log})
 }
 
-func (r *Orchestrator) buildPool(caps driver.Capabilities, loads *load.Watcher) {
+// buildHooks makes the parts that bring sandboxes up and take them down.
+func (r *Orchestrator) buildHooks() {
 	o := r.o
-	waiting := o.Templates
-	if o.Storage.OnVolumes { // a sandbox that waits has no volume
-		waiting = nil
-	}
+	r.loads = load.New(r.ctx, load.Options{
+		Driver: o.Driver, Execs: r.execs, Contexts: r.contexts, Sandboxes: r.retirements, Limits: o.Limits, Log: o.Log, Group: r.wg,
+	})
 	r.hooks = hooks.New(r.ctx, hooks.Options{
 		Parts: hooks.Parts{
-			Server: hookServer{r}, Owners: r.owners, Threads: r.threads, Folders: r.folders, Copies: r.copies, Volumes: r.volumes, Skills: r.Skills,
-			Wrappers: r.wrappers, Loads: loads,
+			Warmer: run.NewWarmer(r.ctx, r.wg, o.Log), Contexts: r.contexts, Owners: r.owners, Threads: r.threads, Folders: r.folders,
+			Copies: r.copies, Volumes: r.volumes, Skills: r.Skills, Wrappers: r.wrappers, Loads: r.loads,
 		},
 		Driver: o.Driver, Store: o.Store, Views: o.Views, Bridge: o.Tools.Bridge, Disk: o.Storage.Disk, RunRoot: r.runRoot, Install: o.Install, Replica: r.peers.ID(),
 		Daemon: o.Daemon, Log: o.Log, Group: r.wg, Passed: o.Lifecycle.PassedHook,
 	})
-	r.pool = pool.New(r.ctx, pool.Options{
-		Templates: waiting, Root: pool.RootIn(o.Storage.DataDir), RunRoot: r.runRoot, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
-		Sandboxes: poolSandboxes{r}, Peers: r.peers, Places: r.places, Folders: r.folders, Records: r.owners.Book, Hooks: r.hooks,
-		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: r.wg,
+	r.reaper = recovery.NewReaper(r.ctx, recovery.ReaperOptions{
+		Live: r.live, Execs: r.execs, Contexts: r.contexts, Owners: r.owners, Volumes: r.volumes, Driver: o.Driver, Audit: o.Audit, Metrics: o.Metrics,
+		StartTime: o.StartTime, DataDir: o.Storage.DataDir, RunRoot: r.runRoot, Install: o.Install, Log: o.Log,
 	})
 }
 
 // buildInstances makes the parts that begin and end instances.
 func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 	o := r.o
+	waiting := o.Templates
+	if o.Storage.OnVolumes { // a sandbox that waits has no volume
+		waiting = nil
+	}
+	r.pool = pool.New(r.ctx, pool.Options{
+		Templates: waiting, Root: pool.RootIn(o.Storage.DataDir), RunRoot: r.runRoot, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
+		Copies: r.copies, Reaper: r.reaper, Peers: r.peers, Places: r.places, Folders: r.folders, Records: r.owners.Book, Hooks: r.hooks,
+		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: r.wg,
+	})
 	watches := &files.Watches{}
 	var orders *lifecycle.Orders
 	var queue *lifecycle.Queue
 	orders, queue, r.teardown, r.Lifecycle = lifecycle.New(r.ctx, caps, lifecycle.Options{
 		Parts: lifecycle.Parts{
 			Live: r.live, Specs: r.Specs, Slots: r.places, Owners: r.owners, Copies: r.copies, Hooks: r.hooks, Pool: r.pool, Threads: r.threads, Watcher: watches,
+			Retirements: r.retirements,
 		},
 		Driver: o.Driver, Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Limits: o.Limits, Templates: o.Templates, Default: o.Default,
 		Bounds: o.Lifecycle, StartTime: o.StartTime, Log: o.Log, Group: r.wg,
 	})
+	r.renewal = ownership.NewRenewal(r.owners, r.teardown)
 	r.Shutdown = drain.New(r.ctx, drain.Options{
 		Live: r.live, Execs: r.execs, Hooks: r.hooks, Teardown: r.teardown, Owners: r.owners, Takeover: r.takeover, Peers: r.peers, Audit: o.Audit, Log: o.Log,
 	})
@@ -382,13 +390,12 @@ func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 		},
 		Hub: o.Tools.Hub, Store: o.Store, Audit: o.Audit, StartTime: o.StartTime, RunRoot: r.runRoot, Log: o.Log, Group: r.wg,
 	})
-	r.recovery, r.reaper, r.settlement = recovery.New(r.ctx, caps, recovery.Options{
+	r.recovery = recovery.New(caps, recovery.Options{
 		Parts: recovery.Parts{
-			Live: r.live, Execs: r.execs, Contexts: r.Contexts, Specs: r.Specs, Slots: r.places, Owners: r.owners, Takeover: r.takeover, Peers: r.peers,
-			Volumes: r.volumes, Copies: r.copies, Hooks: r.hooks, Orders: orders,
+			Live: r.live, Specs: r.Specs, Slots: r.places, Owners: r.owners, Takeover: r.takeover, Peers: r.peers, Volumes: r.volumes, Copies: r.copies,
+			Hooks: r.hooks, Orders: orders, Reaper: r.reaper, Settlement: r.settlement,
 		},
-		Driver: o.Driver, Audit: o.Audit, Metrics: o.Metrics, Limits: o.Limits, StartTime: o.StartTime, DataDir: o.Storage.DataDir,
-		RunRoot: r.runRoot, Install: o.Install, Log: o.Log, OpenAudit: o.Replicas.OpenAudit, SweepReplica: o.Replicas.SweepReplica,
+		Driver: o.Driver, Audit: o.Audit, Limits: o.Limits, RunRoot: r.runRoot, Install: o.Install, Log: o.Log,
 	})
 	r.Placement = placement.New(placement.Options{
 		Live: r.live, Execs: r.execs, Owners: r.owners, Peers: r.peers, Drain: r.Shutdown, Teardown: r.teardown,
@@ -399,6 +406,31 @@ func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 			Copies: r.copies, Watches: watches,
 		},
 		Audit: o.Audit, Limits: o.Limits, Views: o.Views, Templates: o.Templates, Default: o.Default, DataDir: o.Storage.DataDir, RunRoot: r.runRoot, Log: o.Log,
+	})
+}
+
+// buildRuns makes the parts that run something in instances, or call tools for them.
+func (r *Orchestrator) buildRuns(caps driver.Capabilities) {
+	o := r.o
+	r.Execs = execution.New(execution.Options{Registry: r.execs, Live: r.live, Folders: r.folders, Audit: o.Audit})
+	r.Contexts = contexts.New(contexts.Options{
+		Registry: r.contexts,
+		Sandboxes: contextSandboxes{
+			Map: r.live, Starts: r.Starts, Threads: r.threads, lifecycle: r.Lifecycle, execs: r.execs, wrappers: r.wrappers, copies: r.copies, log: o.Log,
+		},
+		Language: func(tenant string) string { return o.Tools.CodeSettings(tenant).Language },
+	})
+	r.Runs = run.New(r.ctx, run.Options{
+		Parts: run.Parts{
+			Live: r.live, Starts: r.Starts, Lifecycle: r.Lifecycle, Teardown: r.teardown, Files: r.Files, Copies: r.copies, Threads: r.threads,
+			Registry: r.execs, Contexts: r.contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: r.loads,
+		},
+		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Tools.Hub, Audit: o.Audit, Bridge: o.Tools.Bridge, Secrets: o.Tools.Secrets, Limits: o.Limits,
+		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.Tools.ApprovalWait, CodeSettings: o.Tools.CodeSettings, Log: o.Log, Group: r.wg,
+	})
+	r.Calls = call.New(call.Options{
+		Hub: o.Tools.Hub, Threads: callThreads{Files: r.Files, drain: r.Shutdown, lifecycle: r.Lifecycle, threads: r.threads}, Store: o.Store, Audit: o.Audit,
+		Limits: o.Limits, Metrics: o.Metrics, Log: o.Log, CodeSettings: o.Tools.CodeSettings,
 	})
 }
 

@@ -37,10 +37,6 @@ type Sandboxes interface {
 	Inherit(ctx context.Context, own *Ownership, former ownerrecord.OwnerRecord) error
 	// Lost ends this server's part in the sandbox of a thread that another server has taken. False: there is none.
 	Lost(own *Ownership) bool
-	// Renewed tells the thread's sandbox that the ownership has another token.
-	Renewed(ctx context.Context, own *Ownership) error
-	// Settle ends what a server that exited has begun, after its threads were taken.
-	Settle(ctx context.Context, exited ExitedReplica) error
 }
 
 // Alone returns the peers of a server that has no others on its data folder.
@@ -338,6 +334,9 @@ func (o *Owners) ours(own *Ownership, c ownerrecord.OwnerRecord) bool {
 // Current reports whether no other server has taken the thread. As long as the lease was renewed in time that is so; else
 // the owner record is read. An unreadable one counts as ours: no server can take it.
 func (o *Owners) Current(own *Ownership) bool {
+	if own == nil {
+		return true
+	}
 	if own.lost.Load() {
 		return false
 	}

@@ -14,9 +14,16 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
+// Tokens are those that sandboxes know.
+type Tokens interface {
+	// Renewed tells the thread's sandbox that the ownership has another token.
+	Renewed(ctx context.Context, own *Ownership) error
+}
+
 // Renewal renews the leases of the threads that this server owns.
 type Renewal struct {
 	owners *Owners
+	tokens Tokens
 	store  *store.Store
 	peers  Peers
 	log    *slog.Logger
@@ -26,8 +33,8 @@ type Renewal struct {
 }
 
 // NewRenewal returns the renewal of a server's leases.
-func NewRenewal(o *Owners) *Renewal {
-	return &Renewal{owners: o, store: o.store, peers: o.peers, log: o.log, ctx: o.ctx}
+func NewRenewal(o *Owners, tokens Tokens) *Renewal {
+	return &Renewal{owners: o, tokens: tokens, store: o.store, peers: o.peers, log: o.log, ctx: o.ctx}
 }
 
 // Keep renews the leases until the server ends.
@@ -127,5 +134,5 @@ func (n *Renewal) renewToken(ctx context.Context, own *Ownership) error {
 		return err
 	}
 	own.Token.Store(lease.Token)
-	return n.owners.sandboxes.Renewed(ctx, own)
+	return n.tokens.Renewed(ctx, own)
 }

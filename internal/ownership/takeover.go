@@ -24,13 +24,20 @@ const (
 	TakeOverParallel = 8
 )
 
+// Settlement ends what servers that exited have begun.
+type Settlement interface {
+	// Settle does so for one, after its threads were taken.
+	Settle(ctx context.Context, exited ExitedReplica) error
+}
+
 // Takeover takes the threads of servers that exited, or that do not answer.
 type Takeover struct {
-	owners *Owners
-	store  *store.Store
-	peers  Peers
-	log    *slog.Logger
-	ctx    context.Context // ends with the server
+	owners     *Owners
+	settlement Settlement
+	store      *store.Store
+	peers      Peers
+	log        *slog.Logger
+	ctx        context.Context // ends with the server
 	// settleReplicas calls settle for each replica that exited and is not settled; nil: there is none.
 	settleReplicas func(settle func(ExitedReplica) error) error
 	stopped        atomic.Bool // this server hands its threads over
@@ -38,8 +45,8 @@ type Takeover struct {
 
 // NewTakeover returns what takes over the threads of other servers. settleReplicas calls settle for each replica that
 // exited and is not settled yet; nil: there is none.
-func NewTakeover(o *Owners, settleReplicas func(settle func(ExitedReplica) error) error) *Takeover {
-	return &Takeover{owners: o, store: o.store, peers: o.peers, log: o.log, ctx: o.ctx, settleReplicas: settleReplicas}
+func NewTakeover(o *Owners, s Settlement, settleReplicas func(settle func(ExitedReplica) error) error) *Takeover {
+	return &Takeover{owners: o, settlement: s, store: o.store, peers: o.peers, log: o.log, ctx: o.ctx, settleReplicas: settleReplicas}
 }
 
 // Stop ends taking over: this server hands over its own threads.
@@ -183,7 +190,7 @@ func (k *Takeover) settleReplica(ctx context.Context, d ExitedReplica) error {
 			return errNotTaken
 		}
 	}
-	return k.owners.sandboxes.Settle(ctx, d)
+	return k.settlement.Settle(ctx, d)
 }
 
 // expired returns the owner records without a lease.

@@ -3,7 +3,6 @@ package contexts
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path"
 	"slices"
 	"strings"
@@ -61,41 +60,40 @@ type Sandboxes interface {
 
 // Options are the parts that Contexts work with.
 type Options struct {
+	Registry  *Registry
 	Sandboxes Sandboxes
-	Audit     *audit.Log
-	Log       *slog.Logger
 	// Language is the default language of a tenant.
 	Language func(tenant string) string
 }
 
-// Contexts are the contexts of all threads that this server runs.
+// Contexts are the contexts of all threads that this server runs, for callers.
 type Contexts struct {
-	o        Options
-	registry registry
+	*Registry
+	o Options
 }
 
-// New returns Contexts of which there are none yet.
-func New(o Options) *Contexts { return &Contexts{o: o} }
+// New returns the contexts of a registry.
+func New(o Options) *Contexts { return &Contexts{Registry: o.Registry, o: o} }
 
 // Living returns how many contexts of a thread are not lost.
-func (x *Contexts) Living(t sandbox.Thread) int {
-	x.registry.mu.Lock()
-	defer x.registry.mu.Unlock()
-	return x.registry.living(t)
+func (g *Registry) Living(t sandbox.Thread) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.living(t)
 }
 
 // Forget drops the contexts of a thread that no longer exists.
-func (x *Contexts) Forget(t sandbox.Thread) {
-	x.registry.mu.Lock()
-	defer x.registry.mu.Unlock()
-	delete(x.registry.byThread, t)
+func (g *Registry) Forget(t sandbox.Thread) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.byThread, t)
 }
 
 // Backdate makes all contexts of a thread longer unused: tests of lifetimes do not wait.
-func (x *Contexts) Backdate(t sandbox.Thread, d time.Duration) {
-	x.registry.mu.Lock()
-	defer x.registry.mu.Unlock()
-	for _, cc := range x.registry.byThread[t] {
+func (g *Registry) Backdate(t sandbox.Thread, d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, cc := range g.byThread[t] {
 		cc.lastUsed = cc.lastUsed.Add(-d)
 	}
 }
@@ -123,7 +121,7 @@ func (x *Contexts) CreateContext(ctx context.Context, c sandbox.Caller, id strin
 	}
 	now := time.Now().UTC()
 	cc := &entry{id: name.String(), thread: t, language: q.Language, cwd: q.Cwd, state: sandbox.ContextStarting, created: now, lastUsed: now}
-	g := &x.registry
+	g := x.Registry
 	g.mu.Lock()
 	err = g.add(cc)
 	g.mu.Unlock()
@@ -154,7 +152,7 @@ func (x *Contexts) open(ctx context.Context, c sandbox.Caller, cc *entry, action
 	rec := audit.About(c, cc.thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(inst.ID), cc.id
 	rec.Args, rec.ArgsHash = audit.Args(sandbox.ContextRequest{Language: cc.language, Cwd: cc.cwd})
-	attempt, err := x.o.Audit.Append(ctx, rec)
+	attempt, err := x.audit.Append(ctx, rec)
 	if err != nil {
 		return err
 	}
@@ -168,10 +166,10 @@ func (x *Contexts) open(ctx context.Context, c sandbox.Caller, cc *entry, action
 	if err != nil {
 		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))
 	}
-	noted := x.o.Audit.AppendResult(context.WithoutCancel(ctx), rec)
+	noted := x.audit.AppendResult(context.WithoutCancel(ctx), rec)
 	if err == nil && noted == nil {
-		x.registry.mu.Lock()
-		defer x.registry.mu.Unlock()
+		x.mu.Lock()
+		defer x.mu.Unlock()
 		now := time.Now().UTC()
 		cc.state, cc.detail, cc.inst, cc.created, cc.lastUsed, cc.runs = sandbox.ContextIdle, "", inst, now, now, 0
 		return nil
@@ -180,7 +178,7 @@ func (x *Contexts) open(ctx context.Context, c sandbox.Caller, cc *entry, action
 	clean, cancel := deadline.Detached(ctx, endTimeout)
 	defer cancel()
 	if closed := inst.Conn.Client.CloseContext(clean, cc.id); closed != nil && inst.Ending() == "" {
-		x.o.Log.Warn("context that did not start not ended", "thread", cc.thread.String(), "error", closed)
+		x.log.Warn("context that did not start not ended", "thread", cc.thread.String(), "error", closed)
 	}
 	return errors.Join(err, noted)
 }
@@ -196,7 +194,7 @@ func (x *Contexts) Contexts(ctx context.Context, c sandbox.Caller, id string) ([
 		return nil, err
 	}
 	x.lookAt(ctx, t)
-	g := &x.registry
+	g := x.Registry
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.settle(t)
@@ -229,7 +227,7 @@ func (x *Contexts) lookAt(ctx context.Context, t sandbox.Thread) {
 	if inst == nil || !inst.IsReady() || inst.Info().State != sandbox.Running {
 		return
 	}
-	g := &x.registry
+	g := x.Registry
 	before := map[*entry]int{} // those that are there already: a new one may be missing in an older answer
 	g.mu.Lock()
 	for _, cc := range g.byThread[t] {
@@ -267,7 +265,7 @@ func (x *Contexts) InterruptContext(ctx context.Context, c sandbox.Caller, id, c
 	if err != nil {
 		return sandbox.CodeContext{}, err
 	}
-	g := &x.registry
+	g := x.Registry
 	g.mu.Lock()
 	cc, err := g.get(t, contextID)
 	if err == nil && (cc.state == sandbox.ContextLost || cc.state == sandbox.ContextStarting) {
@@ -282,7 +280,7 @@ func (x *Contexts) InterruptContext(ctx context.Context, c sandbox.Caller, id, c
 	if free != nil {
 		rec := audit.About(c, t, audit.ActionContextInterrupt, audit.PhaseResult)
 		rec.Sandbox, rec.Exec, rec.Subject, rec.Outcome = string(inst.ID), run, cc.id, "ok"
-		if err := x.o.Audit.AppendResult(ctx, rec); err != nil {
+		if err := x.audit.AppendResult(ctx, rec); err != nil {
 			return sandbox.CodeContext{}, err
 		}
 		if err := x.interruptRun(ctx, inst, cc, run); err != nil {
@@ -321,7 +319,7 @@ func (x *Contexts) RestartContext(ctx context.Context, c sandbox.Caller, id, con
 	if err != nil {
 		return sandbox.CodeContext{}, err
 	}
-	g := &x.registry
+	g := x.Registry
 	g.mu.Lock()
 	cc, err := g.get(t, contextID)
 	if err == nil && cc.state == sandbox.ContextStarting {
@@ -353,7 +351,7 @@ func (x *Contexts) RestartContext(ctx context.Context, c sandbox.Caller, id, con
 }
 
 // closeIn ends the interpreter of a context in its instance. nil, and an ended instance, have none.
-func (x *Contexts) closeIn(ctx context.Context, inst *instance.Instance, contextID string) error {
+func (g *Registry) closeIn(ctx context.Context, inst *instance.Instance, contextID string) error {
 	if inst == nil || inst.Ending() != "" {
 		return nil
 	}
@@ -374,8 +372,7 @@ func (x *Contexts) DeleteContext(ctx context.Context, c sandbox.Caller, id, cont
 }
 
 // endContext ends a context, for a reason that the record says. NotFound.
-func (x *Contexts) end(ctx context.Context, c sandbox.Caller, t sandbox.Thread, contextID, why string) error {
-	g := &x.registry
+func (g *Registry) end(ctx context.Context, c sandbox.Caller, t sandbox.Thread, contextID, why string) error {
 	g.mu.Lock()
 	cc, err := g.get(t, contextID)
 	if err == nil && cc.state == sandbox.ContextStarting {
@@ -392,10 +389,10 @@ func (x *Contexts) end(ctx context.Context, c sandbox.Caller, t sandbox.Thread, 
 	if inst != nil {
 		rec.Sandbox = string(inst.ID)
 	}
-	if err := x.o.Audit.AppendResult(ctx, rec); err != nil {
+	if err := g.audit.AppendResult(ctx, rec); err != nil {
 		return err
 	}
-	if err := x.closeIn(ctx, inst, cc.id); err != nil {
+	if err := g.closeIn(ctx, inst, cc.id); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -409,8 +406,7 @@ func (x *Contexts) end(ctx context.Context, c sandbox.Caller, t sandbox.Thread, 
 }
 
 // Expire ends contexts that were not used for ContextIdleTime.
-func (x *Contexts) Expire(ctx context.Context) {
-	g := &x.registry
+func (g *Registry) Expire(ctx context.Context) {
 	var old []*entry
 	g.mu.Lock()
 	for t, list := range g.byThread {
@@ -424,8 +420,8 @@ func (x *Contexts) Expire(ctx context.Context) {
 	g.mu.Unlock()
 	for _, cc := range old {
 		ctx, cancel := context.WithTimeout(ctx, endTimeout)
-		if err := x.end(ctx, sandbox.Caller{}, cc.thread, cc.id, "it was not used for an hour"); err != nil {
-			x.o.Log.Warn("idle context not ended", "thread", cc.thread.String(), "error", err)
+		if err := g.end(ctx, sandbox.Caller{}, cc.thread, cc.id, "it was not used for an hour"); err != nil {
+			g.log.Warn("idle context not ended", "thread", cc.thread.String(), "error", err)
 		}
 		cancel()
 	}
@@ -433,16 +429,15 @@ func (x *Contexts) Expire(ctx context.Context) {
 
 // Adopt takes over the contexts of an adopted sandbox, whose variables outlived the former server.
 // Those in which something ran were ended with it.
-func (x *Contexts) Adopt(ctx context.Context, inst *instance.Instance, known []*sandboxv1.ContextStatus) {
+func (g *Registry) Adopt(ctx context.Context, inst *instance.Instance, known []*sandboxv1.ContextStatus) {
 	if len(known) == 0 {
 		return
 	}
 	st, err := inst.Conn.Client.Status(ctx)
 	if err != nil {
-		x.o.Log.Warn("contexts of an adopted sandbox not listed", "thread", inst.Thread.String(), "error", err)
+		g.log.Warn("contexts of an adopted sandbox not listed", "thread", inst.Thread.String(), "error", err)
 		return
 	}
-	g := &x.registry
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now().UTC()
@@ -460,7 +455,7 @@ func (x *Contexts) Adopt(ctx context.Context, inst *instance.Instance, known []*
 			state: sandbox.ContextIdle, inst: inst, created: created, lastUsed: now,
 		}
 		if err := g.add(cc); err != nil {
-			x.o.Log.Warn("context not taken over", "thread", inst.Thread.String(), "error", err)
+			g.log.Warn("context not taken over", "thread", inst.Thread.String(), "error", err)
 		}
 	}
 }

@@ -11,10 +11,10 @@ import (
 // idle returns contexts of which one is idle, "c" of thread "t".
 func idle(t *testing.T) (*Contexts, *entry, sandbox.Thread) {
 	t.Helper()
-	x := New(Options{})
+	x := New(Options{Registry: NewRegistry(nil, nil)})
 	thread := sandbox.Thread{Owner: sandbox.Owner{Tenant: "a", User: "b"}, ID: "t"}
 	e := &entry{id: "c", thread: thread, language: "python", state: sandbox.ContextIdle, inst: instance.New(thread, instance.Template{}, sandbox.Info{})}
-	if err := x.registry.add(e); err != nil {
+	if err := x.add(e); err != nil {
 		t.Fatal(err)
 	}
 	return x, e, thread
@@ -45,10 +45,10 @@ func TestEndOfAFormerLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.registry.mu.Lock()
+	x.mu.Lock()
 	e.life++ // as RestartContext does
 	e.state = sandbox.ContextIdle
-	x.registry.mu.Unlock()
+	x.mu.Unlock()
 	if out := x.End(run, "it was ended"); out.State != sandbox.ContextLost {
 		t.Errorf("the run is told %+v", out)
 	}

@@ -6,6 +6,8 @@
 // (Begin) and releases it with what became of it (End). A restart counts a new life, so that the end of a run of a former
 // life changes nothing.
 //
-// Locks: registry.mu guards all contexts. Life.mu of package instance may be taken under it; no sandbox is asked, and no record is
+// The Registry knows the contexts of all threads and starts none. Contexts starts them, for callers.
+//
+// Locks: Registry.mu guards all contexts. Life.mu of package instance may be taken under it; no sandbox is asked, and no record is
 // written, while it is held.
 package contexts

@@ -1,10 +1,12 @@
 package contexts
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -27,15 +29,23 @@ type entry struct {
 	free     chan struct{} // closed when a run ends
 }
 
-// registry holds the contexts of all threads.
-type registry struct {
+// Registry holds the contexts of all threads that this server runs. It starts none.
+type Registry struct {
+	audit *audit.Log
+	log   *slog.Logger
+
 	mu       sync.Mutex
 	byThread map[sandbox.Thread]map[string]*entry
 }
 
+// NewRegistry returns a registry without contexts.
+func NewRegistry(a *audit.Log, log *slog.Logger) *Registry {
+	return &Registry{audit: a, log: log, byThread: map[sandbox.Thread]map[string]*entry{}}
+}
+
 // settle marks those of a thread whose sandbox has ended, and lets go of lost ones that are too many.
 // Called with mu held.
-func (g *registry) settle(t sandbox.Thread) {
+func (g *Registry) settle(t sandbox.Thread) {
 	var lost []*entry
 	for _, c := range g.byThread[t] {
 		// The end of a run says what became of it; until then it is busy.
@@ -55,7 +65,7 @@ func (g *registry) settle(t sandbox.Thread) {
 }
 
 // remove is called with mu held.
-func (g *registry) remove(c *entry) {
+func (g *Registry) remove(c *entry) {
 	if g.byThread[c.thread][c.id] == c {
 		delete(g.byThread[c.thread], c.id)
 	}
@@ -65,7 +75,7 @@ func (g *registry) remove(c *entry) {
 }
 
 // get finds a context. NotFound. Called with mu held.
-func (g *registry) get(t sandbox.Thread, id string) (*entry, error) {
+func (g *Registry) get(t sandbox.Thread, id string) (*entry, error) {
 	g.settle(t)
 	c := g.byThread[t][id]
 	if c == nil {
@@ -79,13 +89,10 @@ func noContext(t sandbox.Thread, id string) error {
 }
 
 // add puts c in, unless its thread has enough that live. Called with mu held.
-func (g *registry) add(c *entry) error {
+func (g *Registry) add(c *entry) error {
 	g.settle(c.thread)
 	if n := g.living(c.thread); n >= sandbox.MaxContexts {
 		return sandbox.Errorf(sandbox.CapacityExceeded, "the thread has %d contexts, its most; delete one", n)
-	}
-	if g.byThread == nil {
-		g.byThread = map[sandbox.Thread]map[string]*entry{}
 	}
 	if g.byThread[c.thread] == nil {
 		g.byThread[c.thread] = map[string]*entry{}
@@ -94,7 +101,7 @@ func (g *registry) add(c *entry) error {
 	return nil
 }
 
-func (g *registry) living(t sandbox.Thread) (n int) {
+func (g *Registry) living(t sandbox.Thread) (n int) {
 	for _, c := range g.byThread[t] {
 		if c.state != sandbox.ContextLost {
 			n++

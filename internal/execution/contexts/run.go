@@ -24,8 +24,7 @@ func (u *Run) Instance() *instance.Instance { return u.inst }
 
 // Acquire makes a context busy with an exec that is about to start. Errors: NotFound; Conflict: it is
 // lost, starting, or runs another exec; Invalid: another language is asked for.
-func (x *Contexts) Acquire(t sandbox.Thread, code *sandbox.Code) (*Run, error) {
-	g := &x.registry
+func (g *Registry) Acquire(t sandbox.Thread, code *sandbox.Code) (*Run, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	cc, err := g.get(t, code.ContextID)
@@ -44,9 +43,9 @@ func (x *Contexts) Acquire(t sandbox.Thread, code *sandbox.Code) (*Run, error) {
 }
 
 // Begin says which exec it is that the context runs.
-func (x *Contexts) Begin(u *Run, execID string) {
-	x.registry.mu.Lock()
-	defer x.registry.mu.Unlock()
+func (g *Registry) Begin(u *Run, execID string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if u.entry.life == u.life {
 		u.entry.run = execID
 		u.entry.runs++
@@ -54,9 +53,9 @@ func (x *Contexts) Begin(u *Run, execID string) {
 }
 
 // End frees a context after a run, or after a run that did not start. lost is why the context no longer exists, or "".
-func (x *Contexts) End(u *Run, lost string) sandbox.ContextOutcome {
-	x.registry.mu.Lock()
-	defer x.registry.mu.Unlock()
+func (g *Registry) End(u *Run, lost string) sandbox.ContextOutcome {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	cc := u.entry
 	out := sandbox.ContextOutcome{ContextID: cc.id, State: sandbox.ContextIdle}
 	switch {

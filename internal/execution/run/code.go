@@ -2,8 +2,10 @@ package run
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -30,7 +32,7 @@ func anyOf(languages []string) string {
 
 // prepareCode makes sure that the template can run the language, turning TypeScript into JavaScript
 // where its runtime cannot read types.
-func (x *Runner) prepareCode(inst *instance.Instance, code *sandboxv1.Code) error {
+func prepareCode(inst *instance.Instance, code *sandboxv1.Code) error {
 	known := inst.Conn.Runtimes()
 	switch lang := code.GetLanguage(); {
 	case slices.Contains(known, lang):
@@ -58,14 +60,26 @@ func asTemplate(code *sandboxv1.Code, t instance.Template) {
 	}
 }
 
+// Warmer starts the interpreters that wait in sandboxes.
+type Warmer struct {
+	ctx   context.Context // ends with the server
+	group *sync.WaitGroup // counts what runs in the background
+	log   *slog.Logger
+}
+
+// NewWarmer returns the warmer of a server.
+func NewWarmer(ctx context.Context, group *sync.WaitGroup, log *slog.Logger) *Warmer {
+	return &Warmer{ctx: ctx, group: group, log: log}
+}
+
 // Warm has those interpreters wait that the template names, in the background: of a sandbox that has just started, or
 // waits for a thread. Without them the first program starts its own.
-func (x *Runner) Warm(inst *instance.Instance, env map[string]string) {
+func (x *Warmer) Warm(inst *instance.Instance, env map[string]string) {
 	var code []*sandboxv1.Code
 	for language, waits := range inst.Template.Interpreters {
 		c := &sandboxv1.Code{Language: language}
 		asTemplate(c, inst.Template)
-		if waits.Warm > 0 && x.prepareCode(inst, c) == nil {
+		if waits.Warm > 0 && prepareCode(inst, c) == nil {
 			c.Text = ""
 			code = append(code, c)
 		}
@@ -73,12 +87,12 @@ func (x *Runner) Warm(inst *instance.Instance, env map[string]string) {
 	if len(code) == 0 {
 		return
 	}
-	x.o.Group.Go(func() {
+	x.group.Go(func() {
 		ctx, cancel := context.WithTimeout(x.ctx, inspectTimeout)
 		defer cancel()
 		// The thread, the exec and its token count for none that waits.
 		if err := inst.Conn.Client.Warm(ctx, code, instance.Environ(inst.Thread, "", "", inst.Template.Env, env)); err != nil {
-			x.o.Log.Debug("no interpreter waits", "sandbox", string(inst.ID), "error", err)
+			x.log.Debug("no interpreter waits", "sandbox", string(inst.ID), "error", err)
 		}
 	})
 }

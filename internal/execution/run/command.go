@@ -166,7 +166,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	defer func() {
 		if !handedOver {
 			x.o.Registry.Cancel()
-			x.o.Sandboxes.Leave(inst)
+			x.o.Lifecycle.Left(inst)
 			e.Limits.Release()
 			e.Trace.Span.FailedAs("not started")
 			e.Trace.Span.End()
@@ -190,7 +190,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	if e.Spec.Action == audit.ActionCode && e.Context == nil {
 		asTemplate(req.Code, inst.Template)
 		req.Code.OwnEnv = len(env.own)+len(named) > 0 // it may hold a secret, which nothing that waits is to keep
-		if err := x.prepareCode(inst, req.Code); err != nil {
+		if err := prepareCode(inst, req.Code); err != nil {
 			return "", err
 		}
 	}
@@ -198,7 +198,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	if err := x.o.Skills.Refresh(inst); err != nil {
 		x.o.Log.Warn("skills not shown", "thread", t.String(), "error", err)
 	}
-	if err := x.o.Files.Begin(ctx, inst, e); err != nil {
+	if err := x.o.Copies.Begin(ctx, inst, e.Spec.Report); err != nil {
 		return "", err
 	}
 	plan, err := permits{x}.planRun(ctx, c, t, e, args)
@@ -252,7 +252,7 @@ func (x *Runner) attempt(ctx context.Context, inst *instance.Instance, e *execut
 func (x *Runner) supervise(inst *instance.Instance, e *execution.Exec, req *sandboxv1.RunRequest) {
 	exit, status := traces{x}.streamTraced(inst, e, req)
 	e.TakeRest(exit)
-	notPulled := x.o.Files.Pull(inst, e, exit)
+	notPulled := x.o.Copies.End(inst, e.Spec.Report, exit)
 	var res sandbox.Result
 	if exit != nil {
 		if x.ranOutOfMemory(inst, exit) {
@@ -280,19 +280,19 @@ func (x *Runner) supervise(inst *instance.Instance, e *execution.Exec, req *sand
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
 		e.FailStart(exit, &res)
 	}
-	kept := x.o.Files.Keep(inst, e)
+	kept := x.keep(inst, e)
 	err := x.recordEnd(inst, e, res)
 	if err == nil {
 		err = kept
 	}
 	x.o.Loads.CountExec(inst, e, &res)
-	x.o.Sandboxes.Leave(inst) // before a caller sees the end, and pauses the sandbox
+	x.o.Lifecycle.Left(inst) // before a caller sees the end, and pauses the sandbox
 	e.Finish(res, err)
 	x.o.Metrics.Exec(e.Spec.Action, res.Status, time.Since(e.Started))
 	e.Spec.Deadline += e.Hold.Spent() // the registry keeps it for so much longer
 	e.EndTrace(inst.ID, &res)
 	x.o.Registry.End(e)
-	x.o.Sandboxes.Touch(inst)
+	x.o.Lifecycle.Touch(inst)
 }
 
 // ranOutOfMemory reports whether a process that died of SIGKILL, which the server did not send, ran out of
@@ -342,7 +342,7 @@ func (x *Runner) stream(inst *instance.Instance, e *execution.Exec, req *sandbox
 		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: "context " + e.Context.ID() + ": " + reason, ContextLost: kind == sandbox.NotFound}, ""
 	case errors.Is(context.Cause(ctx), errUnanswered):
 		// The deadline passed and sandboxd said nothing: the sandbox is not to be trusted any more.
-		x.o.Group.Go(func() { x.o.Sandboxes.Abandon(inst, "a deadline passed unanswered") })
+		x.o.Group.Go(func() { x.o.Teardown.Abandon(inst, "a deadline passed unanswered") })
 		return nil, sandbox.StatusTimeout
 	}
 	return nil, x.postMortem(inst, err)
@@ -365,7 +365,7 @@ func (x *Runner) postMortem(inst *instance.Instance, cause error) sandbox.Status
 		return s
 	}
 	x.o.Log.Warn("a sandbox does not answer any more; it is ended", "thread", inst.Thread.String(), "sandbox", string(inst.ID), "state", string(entry.State), "oom", oom, "inspected", err, "error", cause)
-	x.o.Group.Go(func() { x.o.Sandboxes.Died(inst, oom) })
+	x.o.Group.Go(func() { x.o.Teardown.Died(inst, oom) })
 	if oom {
 		return sandbox.StatusOOM
 	}

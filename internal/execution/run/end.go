@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -154,4 +155,18 @@ func detail(res sandbox.Result) string {
 		parts = append(parts, f.Change+" "+f.Path)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// keep keeps what an exec changed, before its end is acknowledged.
+func (x *Runner) keep(inst *instance.Instance, e *execution.Exec) error {
+	err := x.o.Threads.Keep(x.ctx, inst.Thread, inst.UID)
+	if err == nil {
+		return nil
+	}
+	x.o.Log.Error("files not kept after an exec", "exec", e.ID, "thread", inst.Thread.String(), "error", err)
+	e.EndBecause("its files could not be kept")
+	if errors.Is(err, sandbox.Conflict) {
+		x.o.Threads.Outrun(inst.Thread)
+	}
+	return sandbox.Wrap(sandbox.KindOf(err), err, "the exec ended, but what it changed could not be kept: %v", err)
 }

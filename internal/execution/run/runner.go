@@ -25,37 +25,53 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// Sandboxes are those of this server, as runs see them.
-type Sandboxes interface {
+// Starts bring sandboxes up.
+type Starts interface {
 	// Enter returns the thread's running sandbox, which it starts if there is none, with the variables of every exec. An
-	// exec is counted in until Leave.
+	// exec is counted in until Lifecycle.Left.
 	Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error)
-	// Leave counts an exec out.
-	Leave(inst *instance.Instance)
-	// Find returns the thread's sandbox, nil if it has none.
-	Find(t sandbox.Thread) *instance.Instance
-	// Abandon ends a sandbox that does not keep the contract.
-	Abandon(inst *instance.Instance, why string)
-	// Died ends a sandbox that ended by itself.
-	Died(inst *instance.Instance, oom bool)
+}
+
+// Lifecycle is told of the uses of sandboxes.
+type Lifecycle interface {
+	// Left counts an exec out.
+	Left(inst *instance.Instance)
 	// Touch notes that the thread was used just now.
 	Touch(inst *instance.Instance)
 }
 
-// Files are those of threads, as runs see them.
+// Teardown ends sandboxes.
+type Teardown interface {
+	// Abandon ends a sandbox that does not keep the contract.
+	Abandon(inst *instance.Instance, why string)
+	// Died ends a sandbox that ended by itself.
+	Died(inst *instance.Instance, oom bool)
+}
+
+// Files are those of threads.
 type Files interface {
 	// With opens the thread's files on this disk; with a uid they may be changed.
 	With(t sandbox.Thread, uid *int, use func(*paths.FS) error) error
 	// Change opens them for a change, which is copied to the sandbox.
 	Change(ctx context.Context, t sandbox.Thread, uid int, change func(*paths.FS) error) error
-	// Begin copies what is due to the sandbox before an exec begins.
-	Begin(ctx context.Context, inst *instance.Instance, e *execution.Exec) error
-	// Pull copies what an exec changed to this disk, after its end.
-	Pull(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit) error
-	// Keep keeps what an exec changed, before its end is acknowledged.
-	Keep(inst *instance.Instance, e *execution.Exec) error
 	// KeepResult writes the result of a tool into the thread's files. name is fit for a file name.
 	KeepResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
+}
+
+// Copies are those of the files, where sandboxes have disks of their own.
+type Copies interface {
+	// Begin copies what is due to the sandbox before an exec begins. report says that it will be asked what it changed.
+	Begin(ctx context.Context, inst *instance.Instance, report bool) error
+	// End copies what an exec changed to this disk.
+	End(inst *instance.Instance, report bool, exit *sandboxv1.Exit) error
+}
+
+// Threads keep the files of threads elsewhere.
+type Threads interface {
+	// Keep keeps them as they are. Conflict: another server went on with them.
+	Keep(ctx context.Context, t sandbox.Thread, uid int) error
+	// Outrun ends the sandbox of a thread that another server went on with.
+	Outrun(t sandbox.Thread)
 }
 
 // Hub decides on runs.
@@ -90,10 +106,15 @@ type Options struct {
 
 // Parts are those of the server's own parts that a Runner works with.
 type Parts struct {
-	Sandboxes Sandboxes
+	Live      *instance.Map
+	Starts    Starts
+	Lifecycle Lifecycle
+	Teardown  Teardown
 	Files     Files
+	Copies    Copies
+	Threads   Threads
 	Registry  *execution.Registry
-	Contexts  *contexts.Contexts
+	Contexts  *contexts.Registry
 	Skills    *mounted.Skills
 	Wrappers  *wrappers.Wrappers
 	Loads     *load.Watcher

@@ -29,14 +29,14 @@ func (x traces) beginTrace(ctx context.Context, e *execution.Exec, id string, t 
 // enterTraced is enter, with a span when a sandbox had to be started, or found its way back.
 func (x traces) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
 	if x.o.Tracer == nil {
-		return x.o.Sandboxes.Enter(ctx, c, t)
+		return x.o.Starts.Enter(ctx, c, t)
 	}
-	if inst := x.o.Sandboxes.Find(t); inst != nil && inst.IsReady() && inst.Info().State == sandbox.Running {
-		return x.o.Sandboxes.Enter(ctx, c, t)
+	if inst := x.o.Live.Find(t); inst != nil && inst.IsReady() && inst.Info().State == sandbox.Running {
+		return x.o.Starts.Enter(ctx, c, t)
 	}
 	ctx, span := x.o.Tracer.Start(ctx, "sandbox.acquire", tracing.Internal)
 	defer span.End()
-	inst, env, err := x.o.Sandboxes.Enter(ctx, c, t)
+	inst, env, err := x.o.Starts.Enter(ctx, c, t)
 	if err != nil {
 		span.Failed(err)
 		return nil, nil, err

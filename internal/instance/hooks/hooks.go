@@ -32,6 +32,8 @@ const (
 	// once a second. Of a server that was stopped, it may have dialled that one's socket just now, and waits there for the
 	// 5 s that a handshake may take.
 	adoptTimeout = 15 * time.Second
+	// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
+	inspectTimeout = 2 * time.Second
 	// aliveTimeout bounds the question whether a sandbox of the pool still answers.
 	aliveTimeout = 10 * time.Second
 )
@@ -39,14 +41,15 @@ const (
 // ErrNotFilled tells a caller to ask for a sandbox that is made for the thread.
 var ErrNotFilled = sandbox.Errorf(sandbox.Unavailable, "a sandbox that waited could not be given the thread's files; try again")
 
-// Server is what hooks need of the server around them.
-type Server interface {
-	// StillRuns reports whether a sandbox that does not answer just now is worth waiting for.
-	StillRuns(ctx context.Context, inst *instance.Instance) bool
-	// Warm starts the interpreters that wait in an instance.
+// Warmer starts the interpreters that wait in an instance.
+type Warmer interface {
 	Warm(inst *instance.Instance, env map[string]string)
-	// AdoptContexts takes over the contexts of an adopted sandbox.
-	AdoptContexts(ctx context.Context, inst *instance.Instance, known []*sandboxv1.ContextStatus)
+}
+
+// Contexts are the interpreters that keep their variables between runs.
+type Contexts interface {
+	// Adopt takes over those of an adopted sandbox.
+	Adopt(ctx context.Context, inst *instance.Instance, known []*sandboxv1.ContextStatus)
 }
 
 // Store says what sandbox a thread has, for the servers that do not run it.
@@ -57,7 +60,8 @@ type Store interface {
 
 // Parts are those of the server that hooks work with.
 type Parts struct {
-	Server   Server
+	Warmer   Warmer
+	Contexts Contexts
 	Owners   *ownership.Owners
 	Threads  *threads.Threads
 	Folders  *workspace.Folders
@@ -120,7 +124,7 @@ func New(ctx context.Context, o Options) *Hooks {
 		workspace: &workspaceHook{
 			threads: o.Threads, folders: o.Folders, copies: o.Copies, disk: o.Disk, runRoot: o.RunRoot, group: o.Group, log: o.Log,
 		},
-		sockets: &socketsHook{server: o.Server, bridge: o.Bridge, wrappers: first, log: o.Log},
+		sockets: &socketsHook{ctx: ctx, driver: o.Driver, bridge: o.Bridge, wrappers: first, log: o.Log},
 		sandbox: &sandboxHook{
 			driver: o.Driver, owners: o.Owners, folders: o.Folders, copies: o.Copies, volumes: o.Volumes, loads: o.Loads,
 			specs: specs, runRoot: o.RunRoot, log: o.Log,
@@ -132,8 +136,8 @@ func New(ctx context.Context, o Options) *Hooks {
 	h.list = []hook{
 		&ownershipHook{owners: o.Owners, store: o.Store, log: o.Log}, h.workspace,
 		&folderHook{views: o.Views, skills: o.Skills, group: o.Group, log: o.Log}, h.sockets, h.sandbox,
-		&skillsHook{skills: o.Skills, wrappers: first}, &daemonHook{server: o.Server, copies: o.Copies, log: o.Log},
-		&runningHook{server: o.Server, owners: o.Owners, loads: o.Loads, publisher: pub, group: o.Group, log: o.Log},
+		&skillsHook{skills: o.Skills, wrappers: first}, &daemonHook{contexts: o.Contexts, copies: o.Copies, log: o.Log},
+		&runningHook{warmer: o.Warmer, owners: o.Owners, loads: o.Loads, publisher: pub, group: o.Group, log: o.Log},
 	}
 	return h
 }
@@ -312,7 +316,7 @@ func (h *ownershipHook) down(ctx context.Context, e *end) {
 
 // runningHook makes known that an instance runs.
 type runningHook struct {
-	server    Server
+	warmer    Warmer
 	owners    *ownership.Owners
 	loads     *load.Watcher
 	publisher publisher
@@ -325,7 +329,7 @@ func (h *runningHook) name() string { return "running" }
 func (h *runningHook) up(ctx context.Context, s *Start) error {
 	inst := s.Instance
 	if s.Way == Pooled {
-		h.server.Warm(inst, nil)
+		h.warmer.Warm(inst, nil)
 		return nil
 	}
 	if s.Way == Adopted {
@@ -346,7 +350,7 @@ func (h *runningHook) up(ctx context.Context, s *Start) error {
 		return ownership.NotHere(&ownership.Elsewhere{})
 	}
 	inst.MarkRunning(sandbox.Timings{Queue: millis(s.Queued), Create: millis(s.made.Sub(s.began)), Ready: millis(time.Since(s.made))})
-	h.server.Warm(inst, inst.Saved.Env())
+	h.warmer.Warm(inst, inst.Saved.Env())
 	tools := s.tools
 	s.tools = nil
 	h.group.Go(func() {

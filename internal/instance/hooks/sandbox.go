@@ -26,7 +26,8 @@ import (
 
 // socketsHook makes the sockets that sandboxd and the tools of the thread dial.
 type socketsHook struct {
-	server   Server
+	ctx      context.Context // ends with the server
+	driver   driver.Driver
 	bridge   *bridge.Bridge
 	wrappers firstWrappers
 	log      *slog.Logger
@@ -72,8 +73,23 @@ func (h *socketsHook) openLink(inst *instance.Instance) error {
 	if err != nil {
 		return err
 	}
-	inst.Conn.Client = client.New(inst.Conn.Link, func(ctx context.Context) bool { return h.server.StillRuns(ctx, inst) })
+	inst.Conn.Client = client.New(inst.Conn.Link, func(ctx context.Context) bool { return h.stillRuns(ctx, inst) })
 	return nil
+}
+
+// stillRuns reports whether a sandbox that does not answer just now is worth waiting for. An engine that does not tell
+// has as much to do as the rest of the machine.
+func (h *socketsHook) stillRuns(ctx context.Context, inst *instance.Instance) bool {
+	if inst.Ending() != "" || h.ctx.Err() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	defer cancel()
+	entry, err := h.driver.Inspect(ctx, inst.ID)
+	if err != nil {
+		return !errors.Is(err, sandbox.NotFound)
+	}
+	return entry.State == sandbox.Running || entry.State == sandbox.Paused
 }
 
 // openBridge makes the socket for tool calls, which knows the thread.
@@ -276,9 +292,9 @@ func filledWith(runRoot string, id sandbox.ID) int {
 
 // daemonHook waits until sandboxd answers.
 type daemonHook struct {
-	server Server
-	copies *copies.Copies
-	log    *slog.Logger
+	contexts Contexts
+	copies   *copies.Copies
+	log      *slog.Logger
 }
 
 func (h *daemonHook) name() string { return "daemon" }
@@ -328,6 +344,6 @@ func (h *daemonHook) takeOver(ctx context.Context, inst *instance.Instance) erro
 			return fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
 		}
 	}
-	h.server.AdoptContexts(ctx, inst, st.GetContexts())
+	h.contexts.Adopt(ctx, inst, st.GetContexts())
 	return nil
 }

@@ -43,15 +43,16 @@ type Options struct {
 
 // Parts are the other parts of the server.
 type Parts struct {
-	Live    *instance.Map
-	Specs   *savedspec.Specs
-	Slots   *capacity.Places
-	Owners  *ownership.Owners
-	Copies  *copies.Copies
-	Hooks   *hooks.Hooks
-	Pool    *pool.Pool
-	Threads *threads.Threads
-	Watcher Watcher
+	Live        *instance.Map
+	Specs       *savedspec.Specs
+	Slots       *capacity.Places
+	Owners      *ownership.Owners
+	Copies      *copies.Copies
+	Hooks       *hooks.Hooks
+	Retirements *instance.Retirements
+	Pool        *pool.Pool
+	Threads     *threads.Threads
+	Watcher     Watcher
 }
 
 // New makes the four parts. What they begin ends with ctx.
@@ -64,7 +65,7 @@ func New(ctx context.Context, caps driver.Capabilities, o Options) (*Orders, *Qu
 	}
 	teardown := &Teardown{
 		audit: o.Audit, copies: o.Copies, ctx: ctx, hooks: o.Hooks, live: o.Live, log: o.Log, metrics: o.Metrics, owners: o.Owners, pool: o.Pool,
-		startTime: o.StartTime, watches: o.Watcher, wg: o.Group,
+		retirements: o.Retirements, startTime: o.StartTime, watches: o.Watcher, wg: o.Group,
 	}
 	return orders, queue, teardown, &Lifecycle{
 		nudged: nudged, specs: o.Specs, audit: o.Audit, caps: caps, ctx: ctx, driver: o.Driver, hooks: o.Hooks, bounds: o.Bounds, live: o.Live,

@@ -24,18 +24,19 @@ type Watcher interface {
 
 // Teardown ends instances: on request, when their sandbox dies, and when another server takes their thread.
 type Teardown struct {
-	audit     *audit.Log
-	copies    *copies.Copies
-	ctx       context.Context
-	hooks     *hooks.Hooks
-	live      *instance.Map
-	log       *slog.Logger
-	metrics   *metrics.Metrics
-	owners    *ownership.Owners
-	pool      *pool.Pool
-	startTime time.Duration
-	watches   Watcher
-	wg        *sync.WaitGroup
+	audit       *audit.Log
+	copies      *copies.Copies
+	ctx         context.Context
+	hooks       *hooks.Hooks
+	retirements *instance.Retirements
+	live        *instance.Map
+	log         *slog.Logger
+	metrics     *metrics.Metrics
+	owners      *ownership.Owners
+	pool        *pool.Pool
+	startTime   time.Duration
+	watches     Watcher
+	wg          *sync.WaitGroup
 }
 
 // Abandon ends a sandbox that does not keep the contract.
@@ -43,9 +44,11 @@ func (d *Teardown) Abandon(inst *instance.Instance, why string) {
 	d.retireWithin(hooks.RemoveTimeout, inst, sandbox.StatusLost, why)
 }
 
-// Kill ends a sandbox that harms its neighbours.
-func (d *Teardown) Kill(inst *instance.Instance, why string) {
-	d.retireWithin(hooks.RemoveTimeout, inst, sandbox.StatusKilled, why)
+// Serve ends the instances that other parts want ended.
+func (d *Teardown) Serve() {
+	d.retirements.Serve(d.ctx, func(x instance.Retirement) {
+		d.wg.Go(func() { d.retireWithin(hooks.RemoveTimeout, x.Instance, x.Status, x.Why) })
+	})
 }
 
 // retireWithin retires an instance for the server itself: no caller waits, so what goes wrong is logged.
@@ -112,16 +115,6 @@ func (d *Teardown) Died(inst *instance.Instance, oom bool) {
 		status, why = sandbox.StatusOOM, "the sandbox ran out of memory"
 	}
 	d.retireWithin(d.startTime+hooks.RemoveTimeout, inst, status, why)
-}
-
-// StillOurs reports whether no other server has taken the instance's thread. As long as its lease was renewed in
-// time that is so; else the owner record is read. An unreadable one counts as ours: no server can take it.
-func (d *Teardown) StillOurs(inst *instance.Instance) bool {
-	own := inst.Owned()
-	if own == nil {
-		return true
-	}
-	return d.owners.Current(own)
 }
 
 // Leave takes an instance that is another replica's out of this process and leaves all of it in place.

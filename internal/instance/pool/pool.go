@@ -42,16 +42,24 @@ const (
 	removeParallel = 8
 )
 
-// Sandboxes is what the pool needs of what starts sandboxes.
-type Sandboxes interface {
-	// Draining reports whether this server makes no new sandboxes.
-	Draining() bool
-	// NewFileSync returns nil when the driver's sandboxes see the server's disk.
-	NewFileSync(id sandbox.ID) *filesync.Sync
-	// Reaped records what became of a sandbox that no server has.
-	Reaped(t sandbox.Thread, id sandbox.ID, what string, err error)
+// Reaper removes what no server knows.
+type Reaper interface {
+	// Note records what became of a sandbox that no server has.
+	Note(t sandbox.Thread, id sandbox.ID, what string, err error)
 	// ClearAway removes the run folder of a sandbox.
 	ClearAway(id sandbox.ID)
+}
+
+// Copies are those of files, where sandboxes have disks of their own.
+type Copies interface {
+	// Sync returns nil when the driver's sandboxes see the server's disk.
+	Sync(id sandbox.ID) *filesync.Sync
+}
+
+// Drain ends this server's work.
+type Drain interface {
+	// Draining reports whether this server makes no new sandboxes.
+	Draining() bool
 }
 
 // Peers are the servers of the data folder.
@@ -74,7 +82,8 @@ type Options struct {
 	StartTime  time.Duration
 	Driver     driver.Driver
 	DriverName string
-	Sandboxes  Sandboxes
+	Copies     Copies
+	Reaper     Reaper
 	Peers      Peers
 	Places     *capacity.Places
 	Folders    *workspace.Folders
@@ -135,8 +144,8 @@ func (p *Pool) Ended(id sandbox.ID) bool {
 	return x != nil
 }
 
-// Keep fills the pool and takes out of it what is too old, until the server is closed.
-func (p *Pool) Keep() {
+// Keep fills the pool and takes out of it what is too old, until the server is closed. A server that drains fills none.
+func (p *Pool) Keep(drain Drain) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for swept := (time.Time{}); ; {
@@ -144,7 +153,7 @@ func (p *Pool) Keep() {
 			p.Sweep()
 			swept = time.Now()
 		}
-		if !p.o.Sandboxes.Draining() {
+		if !drain.Draining() {
 			p.evict()
 			for _, of := range p.inventory.list() {
 				p.tend(of)
@@ -276,7 +285,7 @@ func (p *Pool) newPooled(t instance.Template) *instance.Pooled {
 	})}
 	x.Pooled, x.Asked = x, now
 	x.Forget = func() { p.inventory.forget(x.ID) }
-	x.FileSync = p.o.Sandboxes.NewFileSync(x.ID)
+	x.FileSync = p.o.Copies.Sync(x.ID)
 	x.Dir = instance.RunDir(filepath.Join(p.o.RunRoot, string(x.ID)))
 	x.Files = p.o.Root.folder(x.ID, p.o.Peers.ID())
 	return x

@@ -81,7 +81,7 @@ func (p *Pool) Sweep() {
 			return
 		}
 		if !claimed[f.ID] {
-			p.o.Sandboxes.Reaped(sandbox.Thread{}, f.ID, "a sandbox that waited in the pool of a server that ended", p.reap(f))
+			p.o.Reaper.Note(sandbox.Thread{}, f.ID, "a sandbox that waited in the pool of a server that ended", p.reap(f))
 		}
 	}
 }
@@ -112,6 +112,6 @@ func (p *Pool) reap(f Folder) error {
 	if err := p.o.Driver.Remove(ctx, f.ID); err != nil {
 		return err
 	}
-	p.o.Sandboxes.ClearAway(f.ID)
+	p.o.Reaper.ClearAway(f.ID)
 	return p.o.Folders.Drop(f.Path, uid)
 }

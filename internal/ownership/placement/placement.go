@@ -86,7 +86,7 @@ func (p *Placement) Hold(ctx context.Context, c sandbox.Caller, id string) (repl
 // runsHere reports whether the thread's instance is in this process, and no other took it.
 func (p *Placement) runsHere(t sandbox.Thread) bool {
 	inst := p.live.Find(t)
-	return inst != nil && p.teardown.StillOurs(inst)
+	return inst != nil && p.owners.Current(inst.Owned())
 }
 
 // HasExec reports whether this replica ran an exec of the thread, and still knows it.

@@ -23,50 +23,63 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
 )
 
-// Options are what the parts work with. A field is needed unless its comment says what nil means.
+// Options are what a Recovery works with. A field is needed unless its comment says what nil means.
 type Options struct {
 	Parts
+	Driver  driver.Driver
+	Audit   *audit.Log
+	Limits  *limits.Gate // nil: nothing is limited
+	RunRoot string       // has the run folders of sandboxes
+	Install string       // id of the data folder
+	Log     *slog.Logger
+}
+
+// Parts are the other parts of the server.
+type Parts struct {
+	Live       *instance.Map
+	Specs      *savedspec.Specs
+	Slots      *capacity.Places
+	Owners     *ownership.Owners
+	Takeover   *ownership.Takeover
+	Peers      ownership.Peers
+	Volumes    *volumes.Volumes // nil when the driver keeps none
+	Copies     *copies.Copies
+	Hooks      *hooks.Hooks
+	Orders     *lifecycle.Orders
+	Reaper     *Reaper
+	Settlement *Settlement
+}
+
+// New returns the recovery of a server.
+func New(caps driver.Capabilities, o Options) *Recovery {
+	return &Recovery{
+		specs: o.Specs, audit: o.Audit, caps: caps, copies: o.Copies, driver: o.Driver, hooks: o.Hooks, install: o.Install, limits: o.Limits,
+		live: o.Live, log: o.Log, orders: o.Orders, owners: o.Owners, peers: o.Peers, places: o.Slots, reaper: o.Reaper, runRoot: o.RunRoot,
+		takeover: o.Takeover, settlement: o.Settlement, volumes: o.Volumes,
+	}
+}
+
+// ReaperOptions are what a Reaper works with. All are needed, but for Volumes.
+type ReaperOptions struct {
+	Live      *instance.Map
+	Execs     *execution.Registry
+	Contexts  *contexts.Registry
+	Owners    *ownership.Owners
+	Volumes   *volumes.Volumes // nil when the driver keeps none
 	Driver    driver.Driver
 	Audit     *audit.Log
 	Metrics   *metrics.Metrics
-	Limits    *limits.Gate  // nil: nothing is limited
 	StartTime time.Duration // bound of one start: a younger sandbox may be in the middle of it
 	DataDir   string
 	RunRoot   string // has the run folders of sandboxes
 	Install   string // id of the data folder
 	Log       *slog.Logger
-	// OpenAudit opens the audit log of a replica that ended, to be closed by the caller. nil: there are no others.
-	OpenAudit func(slot int) (*audit.Log, error)
-	// SweepReplica removes what else a replica that ended left running; nil: nothing else does.
-	SweepReplica func(ctx context.Context, replica string) error
 }
 
-// Parts are the other parts of the server.
-type Parts struct {
-	Live     *instance.Map
-	Execs    *execution.Registry
-	Contexts *contexts.Contexts
-	Specs    *savedspec.Specs
-	Slots    *capacity.Places
-	Owners   *ownership.Owners
-	Takeover *ownership.Takeover
-	Peers    ownership.Peers
-	Volumes  *volumes.Volumes // nil when the driver keeps none
-	Copies   *copies.Copies
-	Hooks    *hooks.Hooks
-	Orders   *lifecycle.Orders
-}
-
-// New makes the three parts. They work until ctx ends.
-func New(ctx context.Context, caps driver.Capabilities, o Options) (*Recovery, *Reaper, *Settlement) {
-	reaper := &Reaper{
+// NewReaper returns the reaper of a server, which works until ctx ends.
+func NewReaper(ctx context.Context, o ReaperOptions) *Reaper {
+	return &Reaper{
 		contexts: o.Contexts, audit: o.Audit, ctx: ctx, dataDir: o.DataDir, driver: o.Driver, execs: o.Execs, install: o.Install, live: o.Live,
 		log: o.Log, metrics: o.Metrics, owners: o.Owners, runRoot: o.RunRoot, Young: o.StartTime, volumes: o.Volumes,
 	}
-	settlement := &Settlement{execs: o.Execs, openAudit: o.OpenAudit, sweepReplica: o.SweepReplica}
-	return &Recovery{
-		specs: o.Specs, audit: o.Audit, caps: caps, copies: o.Copies, driver: o.Driver, hooks: o.Hooks, install: o.Install, limits: o.Limits,
-		live: o.Live, log: o.Log, orders: o.Orders, owners: o.Owners, peers: o.Peers, places: o.Slots, reaper: reaper, runRoot: o.RunRoot,
-		takeover: o.Takeover, settlement: settlement, volumes: o.Volumes,
-	}, reaper, settlement
 }

@@ -23,7 +23,7 @@ import (
 
 // Reaper removes what no server knows: sandboxes without an owner record, folders without a sandbox.
 type Reaper struct {
-	contexts *contexts.Contexts
+	contexts *contexts.Registry
 	audit    *audit.Log
 	ctx      context.Context
 	dataDir  string

@@ -19,6 +19,12 @@ type Settlement struct {
 	sweepReplica func(ctx context.Context, replica string) error
 }
 
+// NewSettlement returns the settlement of a server. openAudit opens the audit log of a replica that ended, to be closed by the
+// caller; nil: there are no others. sweepReplica removes what else such a replica left running; nil: nothing else does.
+func NewSettlement(execs *execution.Registry, openAudit func(slot int) (*audit.Log, error), sweepReplica func(ctx context.Context, replica string) error) *Settlement {
+	return &Settlement{execs: execs, openAudit: openAudit, sweepReplica: sweepReplica}
+}
+
 // Settle writes the one result of every action that an ended replica began. Its threads were taken
 // before, because that ends what still ran in them.
 func (s *Settlement) Settle(ctx context.Context, d ownership.ExitedReplica) error {

@@ -151,13 +151,13 @@ func (a *ThreadSkills) AddVirtualSkill(ctx context.Context, c sandbox.Caller, id
 	if err != nil {
 		return sandbox.Skill{}, err
 	}
-	if err := a.k.o.Sandboxes.EnsureThread(ctx, t); err != nil {
+	if _, err := a.k.o.Threads.Ensure(ctx, t); err != nil {
 		return sandbox.Skill{}, err
 	}
 	var made sandbox.Skill
 	err = a.changeVirtual(ctx, c, t, audit.ActionSkillWrite, sk.Name, func() error {
 		var err error
-		made, err = a.k.virtuals.Add(t, sk)
+		made, err = a.k.o.Virtuals.Add(t, sk)
 		return err
 	})
 	return made, err
@@ -169,7 +169,7 @@ func (a *ThreadSkills) RemoveVirtualSkill(ctx context.Context, c sandbox.Caller,
 	if err != nil {
 		return err
 	}
-	return a.changeVirtual(ctx, c, t, audit.ActionSkillDelete, name, func() error { return a.k.virtuals.Remove(t, name) })
+	return a.changeVirtual(ctx, c, t, audit.ActionSkillDelete, name, func() error { return a.k.o.Virtuals.Remove(t, name) })
 }
 
 // SkillsChanged returns a channel that is closed when the skills of any thread may have changed by an act of this
@@ -180,7 +180,7 @@ func (a *ThreadSkills) SkillsChanged() <-chan struct{} { return a.k.o.Library.Ch
 func (a *ThreadSkills) changeVirtual(ctx context.Context, c sandbox.Caller, t sandbox.Thread, action, name string, change func() error) error {
 	err := change()
 	if err == nil {
-		if inst := a.k.o.Sandboxes.Find(t); inst != nil && inst.IsReady() {
+		if inst := a.k.o.Live.Find(t); inst != nil && inst.IsReady() {
 			a.k.ShowNow(ctx, inst)
 		}
 		a.k.o.Library.Notify()

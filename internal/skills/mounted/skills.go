@@ -36,55 +36,54 @@ type Switches interface {
 	Forget(ctx context.Context, o sandbox.Owner, section, name string) error
 }
 
-// Sandboxes are those of this server, as skills see them.
-type Sandboxes interface {
-	// Find returns the thread's sandbox, nil if it has none.
-	Find(t sandbox.Thread) *instance.Instance
-	// All returns those of this moment.
-	All() []*instance.Instance
-	// AwaitPushes waits a moment at most until what changed is in the sandboxes that have disks of their own.
-	AwaitPushes(ctx context.Context, which func(*instance.Instance) bool)
-	// EnsureThread makes the thread's files and its record when they are missing; EnsureRecord makes the record alone.
-	EnsureThread(ctx context.Context, t sandbox.Thread) error
+// Copies are what sandboxes with disks of their own have of the server's files.
+type Copies interface {
+	// Await waits a moment at most until the instances have what changed.
+	Await(ctx context.Context, which func(*instance.Instance) bool)
+}
+
+// Records are those of threads.
+type Records interface {
+	// Ensure makes the thread's files and its record when they are missing; EnsureRecord makes the record alone.
+	Ensure(ctx context.Context, t sandbox.Thread) (uid int, err error)
 	EnsureRecord(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error)
 }
 
 // Options are the parts that Skills work with.
 type Options struct {
-	Library   *skills.Library
-	Views     *skills.Views
-	Switches  Switches // the library reads them, too
-	Sandboxes Sandboxes
-	Store     *store.Store
-	Audit     *audit.Log
-	Log       *slog.Logger
+	Library  *skills.Library
+	Views    *skills.Views
+	Switches Switches // the library reads them, too
+	Virtuals *skills.Virtuals
+	Live     *instance.Map
+	Copies   Copies
+	Threads  Records
+	Store    *store.Store
+	Audit    *audit.Log
+	Log      *slog.Logger
 }
 
 // Skills are those of users and threads, as this server's sandboxes show them.
 type Skills struct {
-	o        Options
-	ctx      context.Context // ends with the server
-	virtuals *skills.Virtuals
+	o   Options
+	ctx context.Context // ends with the server
 	// Threads is what agents do with the skills of their thread.
 	Threads *ThreadSkills
 }
 
 // New returns the skills of a server that has no sandboxes yet.
 func New(ctx context.Context, o Options) *Skills {
-	k := &Skills{o: o, ctx: ctx, virtuals: skills.NewVirtuals(o.Library)}
+	k := &Skills{o: o, ctx: ctx}
 	k.Threads = &ThreadSkills{k: k}
 	return k
 }
-
-// Forget drops the virtual skills of a thread that no longer exists.
-func (k *Skills) Forget(t sandbox.Thread) { k.virtuals.Forget(t) }
 
 // skillsSection is where the switches of skills are.
 const skillsSection = "skills"
 
 // Of returns the skills that a thread has now, whether or not it has a sandbox.
 func (k *Skills) Of(ctx context.Context, t sandbox.Thread) (*skills.View, error) {
-	if inst := k.o.Sandboxes.Find(t); inst != nil && inst.IsReady() {
+	if inst := k.o.Live.Find(t); inst != nil && inst.IsReady() {
 		return k.ofInstance(inst)
 	}
 	only, err := k.allowList(ctx, t)
@@ -95,7 +94,7 @@ func (k *Skills) Of(ctx context.Context, t sandbox.Thread) (*skills.View, error)
 	if err != nil {
 		return nil, err
 	}
-	return set.View(only, k.virtuals.Of(t)), nil
+	return set.View(only, k.o.Virtuals.Of(t)), nil
 }
 
 // allowList is the list that a thread was narrowed to, nil when it was not.
@@ -118,7 +117,7 @@ func (k *Skills) ofInstance(inst *instance.Instance) (*skills.View, error) {
 
 // view returns what an instance's thread has of a set.
 func (k *Skills) view(inst *instance.Instance, set *skills.Set) *skills.View {
-	virtual := k.virtuals.Of(inst.Thread)
+	virtual := k.o.Virtuals.Of(inst.Thread)
 	inst.Skills.Mu.Lock()
 	defer inst.Skills.Mu.Unlock()
 	s := &inst.Skills
@@ -197,7 +196,7 @@ func (k *Skills) Narrow(ctx context.Context, t sandbox.Thread, only []string) er
 	} else if err := k.checkNames(t, only); err != nil {
 		return err
 	}
-	info, err := k.o.Sandboxes.EnsureRecord(ctx, t) // not its folders: with them it could not have a sandbox of the pool
+	info, err := k.o.Threads.EnsureRecord(ctx, t) // not its folders: with them it could not have a sandbox of the pool
 	if err != nil {
 		return err
 	}
@@ -207,7 +206,7 @@ func (k *Skills) Narrow(ctx context.Context, t sandbox.Thread, only []string) er
 			return err
 		}
 	}
-	inst := k.o.Sandboxes.Find(t)
+	inst := k.o.Live.Find(t)
 	if inst == nil {
 		return nil
 	}
@@ -227,7 +226,7 @@ func (k *Skills) checkNames(t sandbox.Thread, only []string) error {
 	if err != nil {
 		return err
 	}
-	virtual := k.virtuals.Of(t)
+	virtual := k.o.Virtuals.Of(t)
 	for _, name := range only {
 		own := slices.ContainsFunc(virtual, func(m *skills.Member) bool { return m.Skill.Name == name })
 		if _, err := set.Get(name); err != nil && !own {
@@ -246,7 +245,7 @@ func (k *Skills) show(inst *instance.Instance) {
 // ShowNow is show for a caller who waits, for a moment at most, until the sandbox has it.
 func (k *Skills) ShowNow(ctx context.Context, inst *instance.Instance) {
 	k.show(inst)
-	k.o.Sandboxes.AwaitPushes(ctx, func(other *instance.Instance) bool { return other == inst })
+	k.o.Copies.Await(ctx, func(other *instance.Instance) bool { return other == inst })
 }
 
 // Push writes each change of skills into all sandboxes, until the orchestrator is closed: what this process
@@ -276,7 +275,7 @@ func (k *Skills) Push() {
 func (k *Skills) Look() {
 	k.o.Library.Refresh()
 	sets := map[sandbox.Owner]*skills.Set{}
-	instance.Each(k.o.Sandboxes.All(), func(inst *instance.Instance) bool {
+	instance.Each(k.o.Live.All(), func(inst *instance.Instance) bool {
 		set, seen := sets[inst.Thread.Owner]
 		if !seen {
 			set, _ = k.o.Library.Set(inst.Thread.Owner) //nolint:errcheck // show says what is wrong
@@ -388,8 +387,8 @@ func (k *Skills) change(ctx context.Context, c sandbox.Caller, action, name, det
 		if err := change(ctx); err != nil {
 			return err
 		}
-		instance.Each(k.o.Sandboxes.All(), func(inst *instance.Instance) bool { return inst.Thread.Owner == c.Owner }, k.show)
-		k.o.Sandboxes.AwaitPushes(ctx, func(inst *instance.Instance) bool { return inst.Thread.Owner == c.Owner })
+		instance.Each(k.o.Live.All(), func(inst *instance.Instance) bool { return inst.Thread.Owner == c.Owner }, k.show)
+		k.o.Copies.Await(ctx, func(inst *instance.Instance) bool { return inst.Thread.Owner == c.Owner })
 		k.o.Library.Notify()
 		return nil
 	})

@@ -30,7 +30,7 @@ func (c *Copies) Change(ctx context.Context, t sandbox.Thread, change func(more 
 			o.Body = func(body io.Reader) (*os.File, error) { return c.arrive(ctx, own, body) }
 		}
 	})
-	now := c.o.Sandboxes.Find(t) // it may have begun to start meanwhile
+	now := c.o.Live.Find(t) // it may have begun to start meanwhile
 	if now == nil || len(changed) == 0 {
 		release()
 		return errors.Join(err, c.o.Volumes.Owe(t, changed))
@@ -80,7 +80,7 @@ func (o *copyLock) take(ctx context.Context) error {
 }
 
 func (c *Copies) lock(ctx context.Context, t sandbox.Thread) (*copyLock, error) {
-	o := &copyLock{inst: c.o.Sandboxes.Find(t)}
+	o := &copyLock{inst: c.o.Live.Find(t)}
 	if o.inst == nil {
 		return o, nil
 	}

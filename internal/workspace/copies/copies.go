@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
@@ -16,17 +16,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
 )
 
-// Sandboxes are those of this server.
-type Sandboxes interface {
-	// Find returns the instance of a thread; nil: there is none.
-	Find(t sandbox.Thread) *instance.Instance
-	All() []*instance.Instance
-	// StillOurs reports whether no other server has taken the instance's thread.
-	StillOurs(inst *instance.Instance) bool
-	// Mounts are those of the instance's sandbox.
-	Mounts(inst *instance.Instance) []sandbox.Mount
-	// Abandon ends an instance whose files are not what its callers were told.
-	Abandon(inst *instance.Instance, why string)
+// Owners knows which server has a thread.
+type Owners interface {
+	// Current reports whether the thread is still this server's. A nil Ownership is.
+	Current(own *ownership.Ownership) bool
 }
 
 // Contexts are the interpreters that keep their variables between runs.
@@ -40,14 +33,14 @@ type Options struct {
 	// Remote is the driver, when its sandboxes do not see the server's disk; else nil, and there are no copies.
 	Remote driver.Remote
 	// Volumes keep the files of threads; nil when the driver keeps none.
-	Volumes   *volumes.Volumes
-	Sandboxes Sandboxes
-	Contexts  Contexts
-	Folders   *workspace.Folders
-	Spool     string // a folder for bodies that arrive
-	Log       *slog.Logger
-	// Group counts what runs in the background, which ends with the context.
-	Group *sync.WaitGroup
+	Volumes     *volumes.Volumes
+	Live        *instance.Map
+	Owners      Owners
+	Retirements *instance.Retirements
+	Contexts    Contexts
+	Folders     *workspace.Folders
+	Spool       string // a folder for bodies that arrive
+	Log         *slog.Logger
 }
 
 // Copies keeps the files of threads the same at the server and in sandboxes.
@@ -69,7 +62,7 @@ func (c *Copies) Apart() bool { return c.o.Remote != nil }
 // again while the sandbox cannot be reached, until ctx ends. A *FencedError: the sandbox was attached with a higher token.
 func (c *Copies) Attach(ctx context.Context, inst *instance.Instance, labels map[string]string) error {
 	fs := inst.FileSync
-	a := driver.Attachment{ID: inst.ID, Mounts: c.o.Sandboxes.Mounts(inst), UID: inst.UID, Labels: labels}
+	a := driver.Attachment{ID: inst.ID, Mounts: inst.Mounts(c.o.Folders.Dir(inst.Thread)), UID: inst.UID, Labels: labels}
 	if own := inst.Owned(); own != nil {
 		a.Token = own.Token.Load()
 	}
@@ -150,7 +143,7 @@ func (c *Copies) pull(ctx context.Context, inst *instance.Instance, patience tim
 // its sandbox began may be a new one by now.
 func (c *Copies) mayPull(inst *instance.Instance) bool {
 	uid, err := workspace.UID(c.o.Folders.Dir(inst.Thread))
-	return err == nil && uid == inst.UID && c.o.Sandboxes.StillOurs(inst)
+	return err == nil && uid == inst.UID && c.o.Owners.Current(inst.Owned())
 }
 
 // Restore is called before the server's copy of a thread's files is read or changed. Only when something ran, or runs,
@@ -159,7 +152,7 @@ func (c *Copies) Restore(ctx context.Context, t sandbox.Thread) error {
 	if c.o.Remote == nil {
 		return nil
 	}
-	inst := c.o.Sandboxes.Find(t)
+	inst := c.o.Live.Find(t)
 	if inst == nil && c.o.Volumes.On(t) || inst != nil && inst.OnVolume() {
 		ctx, cancel := context.WithTimeout(ctx, filesync.ReadPullTime)
 		defer cancel()
@@ -242,7 +235,7 @@ func (c *Copies) End(inst *instance.Instance, report bool, exit *sandboxv1.Exit)
 	}
 	if err != nil && exit != nil && filesync.OutOfReach(err) && inst.Ending() == "" && c.ctx.Err() == nil {
 		// What it has is not what was told: nothing goes on from there.
-		c.o.Group.Go(func() { c.o.Sandboxes.Abandon(inst, "its files could not be reached") })
+		c.o.Retirements.Abandon(inst, "its files could not be reached")
 	}
 	return err
 }
@@ -250,7 +243,7 @@ func (c *Copies) End(inst *instance.Instance, report bool, exit *sandboxv1.Exit)
 // restoreFromVolume is Restore for a thread that is on a volume.
 func (c *Copies) restoreFromVolume(ctx context.Context, t sandbox.Thread) error {
 	for {
-		inst := c.o.Sandboxes.Find(t)
+		inst := c.o.Live.Find(t)
 		if inst == nil {
 			if again, err := c.o.Volumes.Fetch(ctx, t); !again || err != nil {
 				return err
@@ -332,7 +325,7 @@ func (c *Copies) Await(ctx context.Context, wanted func(*instance.Instance) bool
 	}
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()
-	instance.Each(c.o.Sandboxes.All(), wanted, func(inst *instance.Instance) {
+	instance.Each(c.o.Live.All(), wanted, func(inst *instance.Instance) {
 		if err := inst.FileSync.PushAll(ctx); err != nil {
 			c.o.Log.Debug("not pushed yet", "thread", inst.Thread.String(), "error", err)
 		}

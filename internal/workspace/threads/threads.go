@@ -34,23 +34,21 @@ const (
 	lateParallel = 4
 )
 
-// Sandboxes are those of this server, and what else it knows of threads.
-type Sandboxes interface {
-	// Find returns the thread's sandbox, nil if it has none.
-	Find(t sandbox.Thread) *instance.Instance
-	// Outrun ends the sandbox of a thread that another server went on with: its files do not count any more.
-	Outrun(t sandbox.Thread)
+// Forgetter drops what the server knows of threads beside their files.
+type Forgetter interface {
 	// Forget drops what is known of a thread that no longer exists.
 	Forget(ctx context.Context, t sandbox.Thread) error
 }
 
 // Options are the parts that Threads work with.
 type Options struct {
-	Folders   *workspace.Folders
-	Disk      *quota.Volume // nil: none
-	Specs     *savedspec.Specs
-	Sandboxes Sandboxes
-	Store     *store.Store
+	Folders     *workspace.Folders
+	Disk        *quota.Volume // nil: none
+	Specs       *savedspec.Specs
+	Live        *instance.Map
+	Retirements *instance.Retirements
+	Forgetter   Forgetter
+	Store       *store.Store
 	// Snapshots keep the files of threads elsewhere; nil: they are on this disk alone.
 	Snapshots *snapshot.Snapshots
 	// Delay is how much later than a change its snapshot may be; 0: before the change is acknowledged.
@@ -73,7 +71,7 @@ func (h *Threads) Restore(ctx context.Context, t sandbox.Thread, own bool) error
 	if h.o.Snapshots == nil {
 		return nil
 	}
-	if inst := h.o.Sandboxes.Find(t); inst != nil {
+	if inst := h.o.Live.Find(t); inst != nil {
 		if !own || inst.Ending() == "" {
 			return nil
 		}
@@ -322,6 +320,13 @@ func (h *Threads) keepDue(ctx context.Context, now time.Time) {
 	wg.Wait()
 }
 
+// Outrun ends the sandbox of a thread that another server went on with: its files do not count any more.
+func (h *Threads) Outrun(t sandbox.Thread) {
+	if inst := h.o.Live.Find(t); inst != nil {
+		h.o.Retirements.Abandon(inst, "another server went on with the thread's files")
+	}
+}
+
 func (h *Threads) keepOneLate(ctx context.Context, t sandbox.Thread) {
 	uid, err := workspace.UID(h.o.Folders.Dir(t))
 	switch {
@@ -335,7 +340,7 @@ func (h *Threads) keepOneLate(ctx context.Context, t sandbox.Thread) {
 	}
 	h.o.Log.Error("files not kept; tried again", "thread", t.String(), "error", err)
 	if errors.Is(err, sandbox.Conflict) {
-		h.o.Sandboxes.Outrun(t)
+		h.Outrun(t)
 		return
 	}
 	if err := h.keepLater(t, lateRetry); err != nil {
@@ -405,7 +410,7 @@ func (h *Threads) deleteHere(ctx context.Context, t sandbox.Thread) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err == nil {
-		err = h.o.Sandboxes.Forget(ctx, t)
+		err = h.o.Forgetter.Forget(ctx, t)
 	}
 	if err == nil {
 		err = h.o.Folders.RemoveDiscarded(ctx, trash, uid)

@@ -23,17 +23,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 )
 
-// Sandboxes are those of this server.
-type Sandboxes interface {
-	// Has reports whether a thread has a sandbox, or gets one.
-	Has(t sandbox.Thread) bool
-}
-
 // Options are all needed.
 type Options struct {
 	DataDir   string
 	Driver    Driver
-	Sandboxes Sandboxes
+	Live      *instance.Map
 	Folders   *workspace.Folders
 	Owners    *ownership.Owners
 	Peers     Peers
@@ -214,7 +208,7 @@ var errHasSandbox = sandbox.Errorf(sandbox.Unavailable, "the thread's sandbox is
 func (v *Volumes) fetchNow(t sandbox.Thread) error {
 	ctx, cancel := context.WithTimeout(v.ctx, v.o.StartTime+filesync.PullTime)
 	defer cancel()
-	if v.o.Sandboxes.Has(t) {
+	if v.o.Live.Find(t) != nil {
 		return errHasSandbox
 	}
 	now, err := v.read(t)
