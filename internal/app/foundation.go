@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
@@ -131,12 +132,7 @@ func installID(file string) (string, error) {
 	var id [8]byte
 	rand.Read(id[:]) //nolint:errcheck // never fails
 	text := hex.EncodeToString(id[:])
-	fresh := file + "." + text
-	if err := os.WriteFile(fresh, []byte(text+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("data folder: %w", err)
-	}
-	defer os.Remove(fresh) //nolint:errcheck // it has another name by then
-	if err := os.Link(fresh, file); errors.Is(err, fs.ErrExist) {
+	if err := lockedfile.Create(file, []byte(text+"\n"), 0o600); errors.Is(err, fs.ErrExist) {
 		return installID(file) // of another server, which begins at the same time
 	} else if err != nil {
 		return "", fmt.Errorf("data folder: %w", err)

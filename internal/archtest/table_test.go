@@ -52,7 +52,7 @@ var table = []row{
 
 	{"internal/ownership/ownerrecord", "sandbox platform/lockedfile", "who holds a thread is text in files"},
 	{"internal/ownership/peer", "sandbox ownership/replica", "servers ask each other by socket; what a request means, others know"},
-	{"internal/ownership/replica", "platform/ownedsocket", "it knows processes of one data folder, not what they do"},
+	{"internal/ownership/replica", "platform/lockedfile platform/ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/ownership", "ownership/ownerrecord platform/lockedfile sandbox store platform/every", "leases and owner records; sandboxes are behind an interface that it declares"},
 	{"internal/ownership/drain", "audit execution instance instance/hooks instance/lifecycle ownership platform/deadline sandbox", "it ends the work of this server, and hands threads over"},
 	{"internal/ownership/placement", "execution instance instance/lifecycle ownership ownership/drain sandbox", "which server answers; it starts nothing"},
@@ -74,7 +74,7 @@ var table = []row{
 	{"internal/workspace/files", "audit instance instance/lifecycle limits ownership ownership/drain sandbox skills skills/mounted workspace workspace/copies workspace/paths workspace/quota workspace/threads", "files of threads, as callers use them"},
 
 	{"internal/driver", "sandbox", "a contract imports the vocabulary"},
-	{"internal/driver/containerd", driverOurs + " driver/engine/freeze driver/engine/cgroup driver/engine/ociconfig driver/engine/events", "a driver knows its contract, never another driver"},
+	{"internal/driver/containerd", driverOurs + " driver/engine/freeze driver/engine/cgroup driver/engine/ociconfig driver/engine/events platform/lockedfile", "a driver knows its contract, never another driver"},
 	{"internal/driver/containerd/containerdtest", "", "it starts a containerd for tests"},
 	{"internal/driver/docker", driverOurs + " driver/engine/freeze driver/engine/cgroup driver/engine/events", "a driver knows its contract, never another driver"},
 	{"internal/driver/docker/dockertest", "driver/containerd/containerdtest", "it starts an engine for tests, with a containerd of its own"},
@@ -88,7 +88,7 @@ var table = []row{
 	{"internal/driver/engine/idlock", "sandbox platform/keylock", "what drivers have in common knows no driver"},
 	{"internal/driver/engine/ociconfig", "sandbox driver/engine/hardening driver/engine/cgroup", "what drivers have in common knows no driver"},
 	{"internal/driver/engine/procid", "", "it knows processes, not what they make"},
-	{"internal/driver/engine/runtimeprobe", "sandbox driver/engine/procid", "what drivers have in common knows no driver"},
+	{"internal/driver/engine/runtimeprobe", "sandbox platform/lockedfile driver/engine/procid", "what drivers have in common knows no driver"},
 	{"internal/driver/kubernetes", "sandbox driver driver/engine/events driver/engine/hardening driver/engine/idlock platform/anchor platform/buildinfo platform/confine sidecar sidecar/pki platform/retry", "a driver knows its contract and its tunnel, never another driver"},
 	{"internal/driver/memory", driverOurs + " driver/engine/events sandboxapi/link platform/retry", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
 	{"internal/driver/oci", driverOurs + " driver/engine/freeze driver/engine/cgroup driver/engine/ociconfig driver/engine/procid", "a driver knows its contract, never another driver"},
@@ -142,7 +142,7 @@ var table = []row{
 	{"internal/skills/lint", "sandbox skills skills/archive skills/scan", "it puts all checks of a skill together"},
 	{"internal/skills/runnable", "sandbox skills", "what a skill needs is in its files; it probes through an interface that it declares"},
 	{"internal/skills/scan", "sandbox", "a scan reads text and knows no skill"},
-	{"internal/skills/source", "sandbox skills skills/archive", "sources become archives; who installs them is another's business"},
+	{"internal/skills/source", "platform/lockedfile sandbox skills skills/archive", "sources become archives; who installs them is another's business"},
 	{"internal/skills/mounted", "audit instance platform/deadline sandbox skills store tools/search", "what sandboxes show of skills; sandboxes are behind an interface that it declares"},
 
 	{"internal/plugins", "sandbox skills skills/archive plugins/gitfetch plugins/slash platform/oneline config/extensions platform/lockedfile tools/egress audit skills/scan platform/jsonedit", "plugins are files, and skills among them; who serves them comes in as functions"},
@@ -204,9 +204,9 @@ var table = []row{
 	{"internal/app/cli/client", "app/cli/exit app/cli/output platform/buildinfo sandbox tools/argform /sdk/go", "it calls a server by the Go SDK, and knows no command"},
 	{"internal/app/cli/examination", "api/rest app app/cli/exit app/cli/output audit audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes instance observe/doctor ownership/replica platform/buildinfo platform/redact platform/s3 policy sandbox secrets sidecar/pki skills skills/runnable store template tools/argform tools/egress tools/hub tools/hub/transport workspace/quota workspace/snapshot", "it opens the parts of a server by internal/app, and looks at each"},
 	{"internal/app/cli/exit", "sandbox", "exit codes are numbers for kinds of errors"},
-	{"internal/app/cli/mcp", "app app/cli/client app/cli/exit app/cli/output config platform/buildinfo sandbox secrets tools/argform tools/codeapi/standalone tools/hub", "commands on tools ask a server, or start MCP servers by the hub"},
+	{"internal/app/cli/mcp", "app app/cli/client app/cli/exit app/cli/output config platform/buildinfo platform/lockedfile sandbox secrets tools/argform tools/codeapi/standalone tools/hub", "commands on tools ask a server, or start MCP servers by the hub"},
 	{"internal/app/cli/output", "tools/argform", "it prints values, whatever they are of"},
-	{"internal/app/cli/skills", "app app/cli/client app/cli/exit app/cli/output config platform/s3 sandbox skills skills/archive skills/lint skills/scan skills/source tools/argform /sdk/go /skills", "commands on skills ask a server, or work on folders of this machine"},
+	{"internal/app/cli/skills", "app app/cli/client app/cli/exit app/cli/output config platform/lockedfile platform/s3 sandbox skills skills/archive skills/lint skills/scan skills/source tools/argform /sdk/go /skills", "commands on skills ask a server, or work on folders of this machine"},
 
 	{"internal/archtest", "", "it reads text"},
 

@@ -245,7 +245,7 @@ func (a *archiver) archive(ctx context.Context, s segment.Segment, next uint64) 
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	if err := segment.WriteFile(path, text); err != nil {
+	if err := lockedfile.Replace(path, text); err != nil {
 		return err
 	}
 	a.marks[m.First] = m

@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit/journal"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 )
 
@@ -210,7 +211,7 @@ func (o *outbox) batch(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(o.path), 0o700); err != nil {
 		return err
 	}
-	if err := segment.WriteFile(o.path, strconv.AppendUint(nil, done, 10)); err != nil {
+	if err := lockedfile.Replace(o.path, strconv.AppendUint(nil, done, 10)); err != nil {
 		return err
 	}
 	o.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit/journal"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/segment"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -371,7 +372,7 @@ func (x *rowIndex) save(w *rowWriter, f *rowFile) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	if err := segment.WriteFile(path, append(head, f.rows...)); err != nil {
+	if err := lockedfile.Replace(path, append(head, f.rows...)); err != nil {
 		return err
 	}
 	kept := &rowFile{seg: f.seg}

@@ -135,7 +135,7 @@ func writerID(path string) (string, error) {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	id := "w" + hex.EncodeToString(b[:])
-	return id, segment.WriteFile(path, []byte(id+"\n"))
+	return id, lockedfile.Replace(path, []byte(id+"\n"))
 }
 
 func ignoreMissing(err error) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // maxAttempts bounds how many open attempts are remembered. A server has far fewer at once.
@@ -57,7 +58,7 @@ func (a Attempts) Save(segmentPath string) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(AttemptsPath(segmentPath), text)
+	return lockedfile.Replace(AttemptsPath(segmentPath), text)
 }
 
 // OpenBefore finds the attempts that were open when the last of segs was begun.

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
-	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // A writer's log is a folder of segments, each named after the Seq of its first record.
@@ -102,23 +101,6 @@ func Scan(path string, each func(record.Record)) (s Scanned, err error) {
 			each(r)
 		}
 	}
-}
-
-// WriteFile writes a small file as a whole or not at all.
-func WriteFile(path string, text []byte) error {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	return lockedfile.SyncDir(filepath.Dir(path))
 }
 
 // Writers lists the writers of a folder.

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // Heads signs the heads of a log's writers, and keeps the last one of each beside the key, outside the data folder: so
@@ -72,11 +73,7 @@ func (s *Heads) remember(h record.Head) error {
 		return err
 	}
 	// It is written each second, and not synced: after a power cut the one before is as good.
-	path := filepath.Join(s.keep, h.Writer+".json")
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return lockedfile.Swap(filepath.Join(s.keep, h.Writer+".json"), text, 0o600)
 }
 
 // Tidy forgets the heads of logs whose folder no longer exists.

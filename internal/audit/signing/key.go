@@ -159,27 +159,14 @@ func writeNew(path string, key ed25519.PrivateKey) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name()) //nolint:errcheck // it has another name by then
-	_, err = temp.Write(pem.EncodeToMemory(&pem.Block{Type: privateType, Bytes: der}))
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(temp.Name(), path); err != nil {
+	if err := lockedfile.Create(path, pem.EncodeToMemory(&pem.Block{Type: privateType, Bytes: der}), 0o600); err != nil {
 		return err
 	}
 	return writePublic(path, private{key}.Public())
 }
 
 func writePublic(path string, k ed25519.PublicKey) error {
-	path = PublicPath(path)
-	if err := lockedfile.Replace(path, PublicPEM(k)); err != nil {
-		return err
-	}
-	return os.Chmod(path, 0o644) //nolint:gosec // it is public
+	return lockedfile.ReplaceAs(PublicPath(path), PublicPEM(k), 0o644)
 }
 
 // read reads the key when the file changed since.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -88,10 +89,7 @@ func withFlags(file, program string, flags []string) (string, error) {
 		return file, nil
 	}
 	// Renamed into place: a shim may run it at any moment.
-	if err := os.WriteFile(file+".new", script, 0o755); err != nil {
-		return "", err
-	}
-	return file, os.Rename(file+".new", file)
+	return file, lockedfile.Swap(file, script, 0o755)
 }
 
 // binding tells how the runtime can bind a folder with what is mounted below it.

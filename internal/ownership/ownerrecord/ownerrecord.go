@@ -25,7 +25,6 @@ import (
 const (
 	pageSuffix = ".json"
 	lockSuffix = ".lock"
-	newSuffix  = ".new"
 	maxPage    = 4 << 10
 	// lockPause is how often a locked page is tried again.
 	lockPause = 3 * time.Millisecond
@@ -181,11 +180,7 @@ func (p *Page) Write(c OwnerRecord) error {
 	if err != nil {
 		return err
 	}
-	fresh := p.book.path(p.t, newSuffix)
-	if err := os.WriteFile(fresh, text, 0o600); err != nil {
-		return fmt.Errorf("claim: %w", err)
-	}
-	if err := os.Rename(fresh, p.book.path(p.t, pageSuffix)); err != nil {
+	if err := lockedfile.Swap(p.book.path(p.t, pageSuffix), text, 0o600); err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
 	return nil

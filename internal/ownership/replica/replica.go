@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/platform/ownedsocket"
 )
 
@@ -141,11 +142,7 @@ func (r *Replica) write() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(slotDir(r.dir, r.info.Slot), infoName)
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return lockedfile.Swap(filepath.Join(slotDir(r.dir, r.info.Slot), infoName), text, 0o600)
 }
 
 // Alive reports whether a replica's process is there, this one included. A stopped process is there.

@@ -114,39 +114,63 @@ func Edit(ctx context.Context, path string, limit int64, change func(text []byte
 // Replace writes a file anew in one step, durably, with the owner and the mode of the file that it replaces, 0600 when
 // there is none. Its folder is there.
 func Replace(path string, text []byte) error {
-	dir := filepath.Dir(path)
-	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-")
-	if err != nil {
-		return err
-	}
-	err = fill(temp, path, text)
-	if e := temp.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return SyncDir(dir)
+	return put(path, text, func(temp *os.File) error { return likeBefore(temp, path) }, os.Rename)
 }
 
-func fill(temp *os.File, path string, text []byte) error {
-	if info, err := os.Stat(path); err == nil {
-		if err := temp.Chmod(info.Mode().Perm()); err != nil {
-			return err
-		}
-		if sys, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
-			if err := temp.Chown(int(sys.Uid), int(sys.Gid)); err != nil {
-				return err
-			}
-		}
-	}
-	if _, err := temp.Write(text); err != nil {
+// ReplaceAs is Replace with this mode, and the process's owner, whatever the file had before.
+func ReplaceAs(path string, text []byte, mode fs.FileMode) error {
+	return put(path, text, func(temp *os.File) error { return temp.Chmod(mode) }, os.Rename)
+}
+
+// Create is ReplaceAs that leaves a file which is there as it is, and returns fs.ErrExist.
+func Create(path string, text []byte, mode fs.FileMode) error {
+	return put(path, text, func(temp *os.File) error { return temp.Chmod(mode) }, os.Link)
+}
+
+// Swap replaces a file in one step, for readers, and does not wait for the disk: after a power cut the file may be
+// empty. Only one caller at a time may change the file.
+func Swap(path string, text []byte, mode fs.FileMode) error {
+	if err := os.WriteFile(path+".new", text, mode); err != nil {
 		return err
 	}
-	return temp.Sync()
+	return os.Rename(path+".new", path)
+}
+
+// put writes a file beside, and then gives it its name.
+func put(path string, text []byte, prepare func(*os.File) error, name func(from, to string) error) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) //nolint:errcheck // it has another name by then
+	err = prepare(temp)
+	if err == nil {
+		_, err = temp.Write(text)
+	}
+	if err == nil {
+		err = temp.Sync()
+	}
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return err
+	}
+	if err := name(temp.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+func likeBefore(temp *os.File, path string) error {
+	info, err := os.Stat(path)
+	if err != nil { // there is none: CreateTemp made it 0600
+		return nil //nolint:nilerr // see above
+	}
+	if err := temp.Chmod(info.Mode().Perm()); err != nil {
+		return err
+	}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		return temp.Chown(int(sys.Uid), int(sys.Gid))
+	}
+	return nil
 }
 
 // SyncDir makes the names in a folder durable.

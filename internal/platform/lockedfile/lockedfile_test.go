@@ -3,6 +3,7 @@ package lockedfile
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -80,5 +81,41 @@ func TestEditWaitsForNobodyForEver(t *testing.T) {
 	})
 	if _, text, e := Read(path, 10); err != nil || e != nil || string(text) != "outer" {
 		t.Errorf("%s, %v, %v", text, err, e)
+	}
+}
+
+// TestWrites: each way leaves the whole text, the mode that it promises, and nothing else in the folder.
+func TestWrites(t *testing.T) {
+	for name, c := range map[string]struct {
+		write func(path string) error
+		mode  fs.FileMode // of a file that was 0640
+	}{
+		"replace":    {func(p string) error { return Replace(p, []byte("new")) }, 0o640},
+		"replace as": {func(p string) error { return ReplaceAs(p, []byte("new"), 0o600) }, 0o600},
+		"swap":       {func(p string) error { return Swap(p, []byte("new"), 0o600) }, 0o600},
+		"create": {func(p string) error {
+			if err := Create(p, []byte("never"), 0o600); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("a file that is there: %v", err)
+			}
+			return errors.Join(os.Remove(p), Create(p, []byte("new"), 0o644))
+		}, 0o644},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "f")
+			if err := errors.Join(os.WriteFile(path, []byte("old text"), 0o600), os.Chmod(path, 0o640), c.write(path)); err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(path)
+			if err != nil || string(text) != "new" {
+				t.Errorf("%q, %v", text, err)
+			}
+			entries, err := os.ReadDir(filepath.Dir(path))
+			if err != nil || len(entries) != 1 {
+				t.Errorf("the folder has %v, %v", entries, err)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != c.mode {
+				t.Errorf("%v, %v, want %v", info.Mode(), err, c.mode)
+			}
+		})
 	}
 }

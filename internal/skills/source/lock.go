@@ -2,14 +2,13 @@ package source
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 )
@@ -103,23 +102,13 @@ func (l Lock) Check(skills []Skill) error {
 }
 
 // Write writes the lock, whole or not at all.
-func (l Lock) Write(file string) (err error) {
+func (l Lock) Write(file string) error {
 	raw, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".skills-lock-")
-	if err != nil {
+	if err := lockedfile.ReplaceAs(file, append(raw, '\n'), 0o644); err != nil {
 		return sandbox.Wrap(sandbox.Invalid, err, "%s cannot be written", filepath.Base(file))
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(sandbox.Wrap(sandbox.Invalid, err, "%s cannot be written", filepath.Base(file)), os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(append(raw, '\n'))
-	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil { //nolint:gosec // all who build with it read it
-		return err
-	}
-	return os.Rename(f.Name(), file)
+	return nil
 }

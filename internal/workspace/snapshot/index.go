@@ -122,10 +122,7 @@ func (s indexes) writeIndex(t sandbox.Thread, idx *index) error {
 	is := sha256.Sum256(text.Bytes()[sha256.Size:])
 	copy(text.Bytes(), is[:])
 	path := s.indexFile(t)
-	if err := os.WriteFile(path+".new", text.Bytes(), 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := lockedfile.Swap(path, text.Bytes(), 0o600); err != nil {
 		return err
 	}
 	at, err := lockedfile.Stat(path)

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
@@ -210,14 +210,5 @@ func writeResult(file, text string) error {
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
 		return os.WriteFile(file, []byte(text), 0o644)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(file), ".skerry-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.WriteString(text)
-	if err = errors.Join(err, temp.Chmod(0o644), temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), file)
+	return lockedfile.ReplaceAs(file, []byte(text), 0o644)
 }

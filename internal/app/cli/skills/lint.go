@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
@@ -271,30 +272,17 @@ func digestOf(ctx context.Context, raw []byte) (_ string, err error) {
 }
 
 // writeNew writes a file whole or not at all; it keeps an existing file unless force.
-func writeNew(file string, data []byte, force bool) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(file), ".skerry-pack-")
-	if err != nil {
+func writeNew(file string, data []byte, force bool) error {
+	write := lockedfile.Create
+	if force {
+		write = lockedfile.ReplaceAs
+	}
+	err := write(file, data, 0o644)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return sandbox.Errorf(sandbox.Conflict, "%s is there already; --force overwrites it", file)
+	case err != nil:
 		return fmt.Errorf("%s cannot be written: %w", argform.Line(file, 200), err)
 	}
-	defer func() { err = errors.Join(err, ignoreGone(os.Remove(f.Name()))) }()
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil { //nolint:gosec // it is made to be passed on
-		return err
-	}
-	if force {
-		return os.Rename(f.Name(), file)
-	}
-	if err := os.Link(f.Name(), file); errors.Is(err, fs.ErrExist) {
-		return sandbox.Errorf(sandbox.Conflict, "%s is there already; --force overwrites it", file)
-	} else if err != nil {
-		return err
-	}
 	return nil
-}
-
-func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

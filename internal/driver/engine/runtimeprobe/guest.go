@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // guestTimeout bounds each step inside. The host waits for less, and removes the sandbox then.
@@ -55,10 +57,7 @@ func writeReport(found report) error {
 		return err
 	}
 	// Written aside and renamed: the host reads it the moment it is there.
-	if err := os.WriteFile(guestPath(reportFile+".new"), data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(guestPath(reportFile+".new"), guestPath(reportFile))
+	return lockedfile.Swap(guestPath(reportFile), data, 0o600)
 }
 
 // takeMemory fills memory far beyond the limit, page by page.

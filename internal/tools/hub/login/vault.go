@@ -260,19 +260,7 @@ func (v *Vault) write(path string, text []byte) error {
 	if err := v.make(); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(v.dir, ".new-") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return lockedfile.ReplaceAs(path, text, 0o600)
 }
 
 func (v *Vault) make() error {
