@@ -141,3 +141,11 @@ type ImageStore interface {
 	// false when that was done before and source is still the same. NotFound: there is no such source.
 	ImportImage(ctx context.Context, ref, source string) (imported bool, err error)
 }
+
+// Existing answers a Create whose sandbox is there.
+func Existing(there sandbox.Instance) (sandbox.Instance, error) {
+	if there.State == sandbox.Lost {
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", there.ID)
+	}
+	return there, nil
+}

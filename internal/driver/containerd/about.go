@@ -23,7 +23,7 @@ func (d *Driver) About(ctx context.Context) (driver.About, error) {
 	}
 	about := driver.About{Engine: fmt.Sprintf("containerd %.*s", maxVersion, v.Version), Programs: map[string]string{}, Advice: hardening.Advice()}
 	for name, rt := range d.runtimes {
-		about.Programs[name] = rt.program
+		about.Programs[name] = rt.Path
 	}
 	return about, nil
 }

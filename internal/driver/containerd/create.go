@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/typeurl/v2"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -47,21 +48,11 @@ func recordOf(c containers.Container) (rec record, ok bool) {
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	if err := hardening.CheckSpec(spec); err != nil {
-		return sandbox.Instance{}, err
-	}
-	rt, err := d.runtime(spec.Runtime)
+	rt, err := d.runtimes.For(ctx, spec, probes{d}.probed)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
-	problem, err := probes{d}.probed(ctx, spec.Runtime)
-	if err != nil {
-		return sandbox.Instance{}, err
-	}
-	if problem != "" {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
-	}
-	return creation{d}.create(ctx, rt, rt.without == "", spec)
+	return creation{d}.create(ctx, rt, rt.Without == "", spec)
 }
 
 // create starts a sandbox on a runtime, probed or not.
@@ -74,7 +65,7 @@ func (d creation) create(ctx context.Context, rt *ociRuntime, userNamespace bool
 
 	there, err := d.Inspect(ctx, spec.ID)
 	if err == nil {
-		return existing(there)
+		return driver.Existing(there)
 	}
 	if !errors.Is(err, sandbox.NotFound) {
 		return sandbox.Instance{}, err
@@ -99,7 +90,7 @@ func (d creation) create(ctx context.Context, rt *ociRuntime, userNamespace bool
 		} else if err != nil {
 			return sandbox.Instance{}, err
 		}
-		return existing(there)
+		return driver.Existing(there)
 	}
 	// containerd ends its work on a request whose caller has gone, half-done. So what is begun is not cut
 	// off with ctx; what is not waited for any more is taken away again.
@@ -115,14 +106,6 @@ func (d creation) create(ctx context.Context, rt *ociRuntime, userNamespace bool
 	if err != nil {
 		d.discard(ctx, spec.ID)
 		return sandbox.Instance{}, err
-	}
-	return there, nil
-}
-
-// existing answers a Create whose container is there.
-func existing(there sandbox.Instance) (sandbox.Instance, error) {
-	if there.State == sandbox.Lost {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", there.ID)
 	}
 	return there, nil
 }
@@ -182,7 +165,7 @@ func (d creation) newContainer(ctx context.Context, rt *ociRuntime, userNamespac
 		Rootfs:    "rootfs",
 		EtcMounts: ociconfig.EtcMounts(hardening.NewEtcFiles(spec, nil, nil), d.etc(spec.ID)),
 		Cgroup:    cgroupPath(spec.ID),
-		Binding:   rt.binding(ctx),
+		Binding:   rt.Binding(ctx),
 		Seccomp:   seccomp,
 
 		UserNamespace: userNamespace,

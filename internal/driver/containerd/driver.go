@@ -18,9 +18,9 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	engineevents "github.com/skerry-sandbox/skerry/internal/driver/engine/events"
-	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -69,7 +69,7 @@ type Driver struct {
 	root      string
 	probe     string
 	log       *slog.Logger
-	runtimes  map[string]*ociRuntime // by name, only those with a program
+	runtimes  runtimes.Set[*ociRuntime]
 	answers   *runtimeprobe.Answers
 	images    imageStore
 	locks     idlock.Locks
@@ -163,33 +163,13 @@ func (d *Driver) Close() error {
 // Capabilities implements driver.Driver. The first call probes every runtime, which takes a second
 // or two with runsc.
 func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
-	c := driver.Capabilities{
-		Name:            Name,
-		RuntimeProblems: make(map[string]string),
-		NoUserNamespace: make(map[string]string),
-		Network:         "none",
-		Isolated:        true,
-	}
-	for _, known := range hardening.Runtimes() {
-		problem, err := probes{d}.probed(ctx, known.Name)
-		if err != nil {
-			return driver.Capabilities{}, err
+	c := driver.Capabilities{Name: Name, Network: "none", Isolated: true}
+	return runtimes.Capabilities(ctx, c, func(ctx context.Context, runtime string) (problem, without string, err error) {
+		if problem, err = (probes{d}).probed(ctx, runtime); err == nil && problem == "" {
+			without = d.runtimes[runtime].Without
 		}
-		if problem != "" {
-			c.RuntimeProblems[known.Name] = problem
-			continue
-		}
-		c.Runtimes = append(c.Runtimes, known.Name)
-		if without := d.runtimes[known.Name].without; without != "" {
-			c.NoUserNamespace[known.Name] = without
-		} else {
-			c.UserNamespaces = append(c.UserNamespaces, known.Name)
-		}
-		if known.OwnKernel {
-			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
-		}
-	}
-	return c, nil
+		return problem, without, err
+	})
 }
 
 // cgroupPath is the sandbox's cgroup in every hierarchy: beside the host's services, so that its weight counts

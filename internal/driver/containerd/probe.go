@@ -2,10 +2,10 @@ package containerd
 
 import (
 	"context"
-	"os"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -26,38 +26,13 @@ func (d probes) probed(ctx context.Context, name string) (string, error) {
 	}
 	return d.answers.Ask(ctx, name, func() (string, error, error) {
 		runtimeprobe.SweepSandboxes(ctx, d.Driver, d.log)
-		problem, without, detail, err := d.probeRuntime(ctx, rt)
-		if err == nil && problem != "" {
-			d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
+		if err := d.ensureProbeImage(ctx); err != nil {
+			return "", nil, err
 		}
-		if rt.without = without; without != "" {
-			d.log.Warn("sandboxes get no user namespace of their own", "driver", Name, "runtime", name, "problem", without, "error", detail)
-		}
-		return problem, detail, err
-	})
-}
-
-func (d probes) probeRuntime(ctx context.Context, rt *ociRuntime) (problem, without string, detail, err error) {
-	if err := d.ensureProbeImage(ctx); err != nil {
-		return "", "", nil, err
-	}
-	program := d.probe
-	if program == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return "", "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
-		}
-		program = self
-	}
-	if err := runtimeprobe.RequireStatic(program); err != nil {
-		return "", "", nil, err
-	}
-	starter := func(userNamespace bool) runtimeprobe.Starter { return unprobed{d.Driver, rt, userNamespace} }
-	return runtimeprobe.CheckUserNamespace(ctx, starter, runtimeprobe.Config{
-		Runtime: rt.Name,
-		Image:   ProbeImage,
-		Program: program,
-		Dir:     d.root + "/probe",
+		prober := runtimes.Prober{Driver: Name, Image: ProbeImage, Program: d.probe, Dir: d.root + "/probe", Log: d.log}
+		return prober.CheckProgram(ctx, rt.Program, func(userNamespace bool) runtimeprobe.Starter {
+			return unprobed{d.Driver, rt, userNamespace}
+		})
 	})
 }
 

@@ -47,26 +47,7 @@ type watch struct {
 	ends *engineevents.Ends
 }
 
-// stream is one subscription. cancel ends it.
-type stream struct {
-	events <-chan *events.Envelope
-	errs   <-chan error
-	cancel context.CancelFunc
-}
-
-// end ends a subscription and waits until the client's goroutine has ended.
-func (s stream) end() {
-	s.cancel()
-	for {
-		select {
-		case <-s.events:
-		case _, open := <-s.errs:
-			if !open {
-				return
-			}
-		}
-	}
-}
+type stream = engineevents.Stream[*events.Envelope]
 
 // connect subscribes first and looks at what runs then, so that nothing falls in between.
 func (w *watch) connect(ctx context.Context) (stream, error) {
@@ -75,15 +56,15 @@ func (w *watch) connect(ctx context.Context) (stream, error) {
 	for _, topic := range []string{topicStart, topicOOM, topicExit, topicUpdated, topicDeleted, topicMark} {
 		filters = append(filters, fmt.Sprintf("namespace==%q,topic==%q", w.d.namespace, topic))
 	}
-	s := stream{cancel: cancel}
-	s.events, s.errs = w.d.engine.EventService().Subscribe(ctx, filters...)
+	s := stream{Cancel: cancel}
+	s.Events, s.Errs = w.d.engine.EventService().Subscribe(ctx, filters...)
 	if err := w.awaitMark(ctx, s); err != nil {
-		s.end()
+		s.End()
 		return stream{}, engineError(err, "containerd does not tell its events")
 	}
 	now, err := w.d.List(ctx, nil)
 	if err != nil {
-		s.end()
+		s.End()
 		return stream{}, err
 	}
 	w.ends.Compare(ctx, now)
@@ -102,13 +83,13 @@ func (w *watch) awaitMark(ctx context.Context, s stream) error {
 		}
 		for late := time.After(markEvery); late != nil; {
 			select {
-			case e := <-s.events:
+			case e := <-s.Events:
 				got := &wrapperspb.StringValue{}
 				if e.Topic == topicMark && typeurl.UnmarshalTo(e.Event, got) == nil && got.Value == mark.Value {
 					return nil
 				}
 				// What ends now is seen by List, which is asked next.
-			case err := <-s.errs:
+			case err := <-s.Errs:
 				return errors.Join(errStreamEnded, err)
 			case <-ctx.Done():
 				return context.Cause(ctx)
@@ -123,20 +104,7 @@ var errStreamEnded = errors.New("the stream of events ended")
 
 // follow reports until the connection is lost or ctx ends.
 func (w *watch) follow(ctx context.Context, s stream) {
-	defer s.end()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case err := <-s.errs:
-			if ctx.Err() == nil {
-				w.d.log.Warn("the events of containerd ended", "driver", Name, "error", err)
-			}
-			return
-		case e := <-s.events:
-			w.handle(ctx, e)
-		}
-	}
+	s.Each(ctx, w.handle, func(err error) { w.d.log.Warn("the events of containerd ended", "driver", Name, "error", err) })
 }
 
 func (w *watch) handle(ctx context.Context, e *events.Envelope) {

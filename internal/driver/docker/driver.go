@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -110,29 +111,12 @@ func (d *Driver) Close() error {
 // Capabilities implements driver.Driver. The first call probes every runtime, which takes a second
 // or two with runsc.
 func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
-	c := driver.Capabilities{
-		Name:            Name,
-		RuntimeProblems: make(map[string]string),
-		NoUserNamespace: make(map[string]string),
-		Network:         "none",
-		Isolated:        true,
-	}
-	for _, known := range hardening.Runtimes() {
-		_, problem, err := probes{d}.probed(ctx, known.Name)
-		if err != nil {
-			return driver.Capabilities{}, err
-		}
-		if problem != "" {
-			c.RuntimeProblems[known.Name] = problem
-			continue
-		}
-		c.Runtimes = append(c.Runtimes, known.Name)
-		c.NoUserNamespace[known.Name] = "the engine has one for all containers or none (userns-remap), and none for one container"
-		if known.OwnKernel {
-			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
-		}
-	}
-	return c, nil
+	const without = "the engine has one for all containers or none (userns-remap), and none for one container"
+	c := driver.Capabilities{Name: Name, Network: "none", Isolated: true}
+	return runtimes.Capabilities(ctx, c, func(ctx context.Context, runtime string) (problem, _ string, err error) {
+		_, problem, err = probes{d}.probed(ctx, runtime)
+		return problem, without, err
+	})
 }
 
 // engineRuntime is a runtime as this driver and the engine know it.

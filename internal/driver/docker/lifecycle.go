@@ -15,9 +15,11 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/freeze"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -30,11 +32,8 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 		return sandbox.Instance{}, err
 	}
 	rt, problem, err := probes{d}.probed(ctx, spec.Runtime)
-	if err != nil {
+	if err := runtimes.Refused(spec.Runtime, problem, err); err != nil {
 		return sandbox.Instance{}, err
-	}
-	if problem != "" {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
 	}
 	return creation{d}.create(ctx, rt, spec)
 }
@@ -83,14 +82,10 @@ func (d creation) create(ctx context.Context, rt engineRuntime, spec sandbox.Spe
 // existing answers a Create whose container is there. A container that is made but not started is a server's
 // that is about to start it, or died before: starting it twice does no harm.
 func (d creation) existing(ctx context.Context, there sandbox.Instance) (sandbox.Instance, error) {
-	switch there.State {
-	case sandbox.Lost:
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", there.ID)
-	case sandbox.Starting:
+	if there.State == sandbox.Starting {
 		return d.start(ctx, there.ID)
-	default:
-		return there, nil
 	}
+	return driver.Existing(there)
 }
 
 // checkImage reports an image that is not there, and returns what takes the place of the volumes that it declares:

@@ -3,12 +3,12 @@ package docker
 import (
 	"context"
 	"io"
-	"os"
 
 	"github.com/moby/moby/client"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -64,27 +64,8 @@ func (d probes) probeRuntime(ctx context.Context, rt engineRuntime) (problem str
 	if err := d.ensureProbeImage(ctx); err != nil {
 		return "", nil, err
 	}
-	program := d.probe
-	if program == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
-		}
-		program = self
-	}
-	if err := runtimeprobe.RequireStatic(program); err != nil {
-		return "", nil, err
-	}
-	problem, detail, err = runtimeprobe.Check(ctx, unprobed{d.Driver, rt}, runtimeprobe.Config{
-		Runtime: rt.Name,
-		Image:   ProbeImage,
-		Program: program,
-		Dir:     d.root + "/probe",
-	})
-	if err == nil && problem != "" {
-		d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", rt.Name, "problem", problem, "error", detail)
-	}
-	return problem, detail, err
+	prober := runtimes.Prober{Driver: Name, Image: ProbeImage, Program: d.probe, Dir: d.root + "/probe", Log: d.log}
+	return prober.Check(ctx, rt.Name, unprobed{d.Driver, rt})
 }
 
 // ensureProbeImage makes the image of probes when it is not there.

@@ -29,11 +29,7 @@ type watch struct {
 	ends *engineevents.Ends
 }
 
-// stream is one connection. cancel ends it.
-type stream struct {
-	client.EventsResult
-	cancel context.CancelFunc
-}
+type stream = engineevents.Stream[events.Message]
 
 // connect subscribes first and looks at what runs then, so that nothing falls in between.
 func (w *watch) connect(ctx context.Context) (stream, error) {
@@ -42,56 +38,30 @@ func (w *watch) connect(ctx context.Context) (stream, error) {
 		Add("event", string(events.ActionStart), string(events.ActionOOM), string(events.ActionDie))
 	// The answer's head has no deadline of its own in the client.
 	watchdog := time.AfterFunc(askTimeout, cancel)
-	s := stream{EventsResult: w.d.engine.Events(ctx, client.EventsListOptions{Filters: filters}), cancel: cancel}
+	from := w.d.engine.Events(ctx, client.EventsListOptions{Filters: filters})
+	s := stream{Events: from.Messages, Errs: from.Err, Cancel: cancel}
 	if !watchdog.Stop() {
-		s.end()
+		s.End()
 		return stream{}, sandbox.Errorf(sandbox.Unavailable, "the container engine does not tell its events")
 	}
 	select {
-	case err := <-s.Err:
-		s.end()
+	case err := <-s.Errs:
+		s.End()
 		return stream{}, engineError(err, "the container engine does not tell its events")
 	default:
 	}
 	now, err := w.d.List(ctx, nil)
 	if err != nil {
-		s.end()
+		s.End()
 		return stream{}, err
 	}
 	w.ends.Compare(ctx, now)
 	return s, nil
 }
 
-// end ends a connection and waits until the client's goroutine has ended.
-func (s stream) end() {
-	s.cancel()
-	for {
-		select {
-		case <-s.Messages:
-		case _, open := <-s.Err:
-			if !open {
-				return
-			}
-		}
-	}
-}
-
 // follow reports until the connection is lost or ctx ends.
 func (w *watch) follow(ctx context.Context, s stream) {
-	defer s.end()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case err := <-s.Err:
-			if ctx.Err() == nil {
-				w.d.log.Warn("the container engine's events ended", "driver", Name, "error", err)
-			}
-			return
-		case m := <-s.Messages:
-			w.handle(ctx, m)
-		}
-	}
+	s.Each(ctx, w.handle, func(err error) { w.d.log.Warn("the container engine's events ended", "driver", Name, "error", err) })
 }
 
 func (w *watch) handle(ctx context.Context, m events.Message) {

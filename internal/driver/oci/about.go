@@ -13,7 +13,7 @@ var _ driver.Describer = (*Driver)(nil)
 func (d *Driver) About(context.Context) (driver.About, error) {
 	about := driver.About{Programs: map[string]string{}, Advice: hardening.Advice()}
 	for name, rt := range d.runtimes {
-		about.Programs[name] = rt.cli.Command
+		about.Programs[name] = rt.Path
 	}
 	return about, nil
 }

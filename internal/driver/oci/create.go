@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/procid"
@@ -33,21 +34,11 @@ const (
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	if err := hardening.CheckSpec(spec); err != nil {
-		return sandbox.Instance{}, err
-	}
-	rt, err := d.runtime(spec.Runtime)
+	rt, err := d.runtimes.For(ctx, spec, d.probed)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
-	problem, err := d.probed(ctx, spec.Runtime)
-	if err != nil {
-		return sandbox.Instance{}, err
-	}
-	if problem != "" {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
-	}
-	return creation{d}.create(ctx, rt, rt.without == "", spec)
+	return creation{d}.create(ctx, rt, rt.Without == "", spec)
 }
 
 // create starts a sandbox on a runtime, probed or not.
@@ -61,7 +52,7 @@ func (d creation) create(ctx context.Context, rt *ociRuntime, userNamespace bool
 	defer unlock()
 
 	if there, err := d.Inspect(ctx, spec.ID); err == nil {
-		return existing(there)
+		return driver.Existing(there)
 	} else if !errors.Is(err, sandbox.NotFound) {
 		return sandbox.Instance{}, err
 	}
@@ -92,24 +83,17 @@ func (d creation) create(ctx context.Context, rt *ociRuntime, userNamespace bool
 	return rec.instance(sandbox.Running), nil
 }
 
-func existing(there sandbox.Instance) (sandbox.Instance, error) {
-	if there.State == sandbox.Lost {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", there.ID)
-	}
-	return there, nil
-}
-
 func (d creation) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
 	there, err := d.Inspect(ctx, id)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
-	return existing(there)
+	return driver.Existing(there)
 }
 
 func (d creation) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, rec record) error {
 	in := ociconfig.Input{
-		Spec: spec, Runtime: rt.Runtime, Cgroup: d.cgroupPath(spec.ID), Binding: rt.binding(ctx), UserNamespace: userNamespace,
+		Spec: spec, Runtime: rt.Runtime, Cgroup: d.cgroupPath(spec.ID), Binding: rt.Binding(ctx), UserNamespace: userNamespace,
 	}
 	var img image
 	var err error

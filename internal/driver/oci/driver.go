@@ -12,9 +12,9 @@ import (
 	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -47,7 +47,7 @@ type Driver struct {
 	cgroupParent string
 	probe        string
 	log          *slog.Logger
-	runtimes     map[string]*ociRuntime // by name, only those with a program
+	runtimes     runtimes.Set[*ociRuntime]
 	locks        idlock.Locks
 	image        imagePreparer
 	hostRoot     sync.Mutex // held while the host skeleton is brought up to date
@@ -113,34 +113,13 @@ func (d *Driver) Close() error {
 // Capabilities implements driver.Driver. The first call probes every runtime, which takes a second
 // or two with runsc.
 func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
-	c := driver.Capabilities{
-		Name:            Name,
-		RuntimeProblems: make(map[string]string),
-		NoUserNamespace: make(map[string]string),
-		Network:         "none",
-		Isolated:        true,
-		HostRootfs:      true,
-	}
-	for _, known := range hardening.Runtimes() {
-		problem, err := d.probed(ctx, known.Name)
-		if err != nil {
-			return driver.Capabilities{}, err
+	c := driver.Capabilities{Name: Name, Network: "none", Isolated: true, HostRootfs: true}
+	return runtimes.Capabilities(ctx, c, func(ctx context.Context, runtime string) (problem, without string, err error) {
+		if problem, err = d.probed(ctx, runtime); err == nil && problem == "" {
+			without = d.runtimes[runtime].Without
 		}
-		if problem != "" {
-			c.RuntimeProblems[known.Name] = problem
-			continue
-		}
-		c.Runtimes = append(c.Runtimes, known.Name)
-		if without := d.runtimes[known.Name].without; without != "" {
-			c.NoUserNamespace[known.Name] = without
-		} else {
-			c.UserNamespaces = append(c.UserNamespaces, known.Name)
-		}
-		if known.OwnKernel {
-			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
-		}
-	}
-	return c, nil
+		return problem, without, err
+	})
 }
 
 // cgroupPath is the sandbox's cgroup in every hierarchy.
@@ -149,14 +128,3 @@ func (d *Driver) cgroupPath(id sandbox.ID) string { return path.Join("/", d.cgro
 func (d *Driver) bundles() string { return d.root + "/bundles" }
 
 func (d *Driver) bundle(id sandbox.ID) string { return d.bundles() + "/" + string(id) }
-
-// runtime returns the named runtime if it is known and has a program, whether or not it was probed.
-func (d *Driver) runtime(name string) (*ociRuntime, error) {
-	if rt := d.runtimes[name]; rt != nil {
-		return rt, nil
-	}
-	if _, err := hardening.FindRuntime(name); err != nil {
-		return nil, err
-	}
-	return nil, sandbox.Errorf(sandbox.NotSupported, "runtime %q is not installed on this host", name)
-}

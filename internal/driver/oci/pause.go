@@ -28,7 +28,7 @@ func (d *Driver) freeze(ctx context.Context, id sandbox.ID, want sandbox.State) 
 	}
 	f := freeze.Freezer{Locks: &d.locks, Timeout: pauseTimeout, Inspect: d.Inspect}
 	return f.To(ctx, id, want, func(ctx context.Context, there sandbox.Instance) error {
-		rt, err := d.runtime(there.Runtime)
+		rt, err := d.runtimes.Find(there.Runtime)
 		if err != nil {
 			return err
 		}

@@ -2,9 +2,9 @@ package oci
 
 import (
 	"context"
-	"os"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -17,28 +17,11 @@ func (d *Driver) probed(ctx context.Context, name string) (string, error) {
 		return "not installed on this host", nil
 	}
 	return d.answers.Ask(ctx, name, func() (string, error, error) {
-		program := d.probe
-		if program == "" {
-			self, err := os.Executable()
-			if err != nil {
-				return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
-			}
-			program = self
-		}
 		d.sweepProbes(ctx)
-		starter := func(userNamespace bool) runtimeprobe.Starter { return unprobed{d, rt, userNamespace} }
-		problem, without, detail, err := runtimeprobe.CheckUserNamespace(ctx, starter, runtimeprobe.Config{
-			Runtime: name,
-			Program: program,
-			Dir:     d.root + "/probe",
+		prober := runtimes.Prober{Driver: Name, Program: d.probe, Dir: d.root + "/probe", Log: d.log}
+		return prober.CheckProgram(ctx, rt.Program, func(userNamespace bool) runtimeprobe.Starter {
+			return unprobed{d, rt, userNamespace}
 		})
-		if err == nil && problem != "" {
-			d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
-		}
-		if rt.without = without; without != "" {
-			d.log.Warn("sandboxes get no user namespace of their own", "driver", Name, "runtime", name, "problem", without, "error", detail)
-		}
-		return problem, detail, err
 	})
 }
 

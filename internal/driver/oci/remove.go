@@ -54,7 +54,7 @@ func (d removal) remove(ctx context.Context, id sandbox.ID) error {
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the record of sandbox %s cannot be read", id)
 	}
-	rt, err := d.runtime(rec.Runtime)
+	rt, err := d.runtimes.Find(rec.Runtime)
 	if err != nil {
 		return err
 	}

@@ -9,60 +9,34 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/containerd/go-runc"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
-	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// flags go before every command of a runtime. runsc must not get --ignore-cgroups: it would remove
-// every limit. --host-uds=all lets the sandbox reach the server's sockets, --oci-seccomp makes runsc
-// apply the profile, and --overlay2=none keeps it from writing into the shared root file system.
-var flags = map[string][]string{
-	"runsc": {"--platform=systrap", "--host-uds=all", "--network=none", "--oci-seccomp", "--overlay2=none"},
-}
-
 // ociRuntime is a runtime with its program.
 type ociRuntime struct {
-	hardening.Runtime
+	*runtimes.Program
 	cli runc.Runc
-
-	featuresOnce sync.Once
-	how          ociconfig.Binding
-
-	// without says why sandboxes have no user namespace of their own; "" when they have. It is written by the
-	// probe, and read by who has its answer.
-	without string
 }
 
-func findRuntimes(root string, programs map[string]string) map[string]*ociRuntime {
-	found := make(map[string]*ociRuntime)
-	for _, known := range hardening.Runtimes() {
-		program := programs[known.Name]
-		if programs == nil {
-			program, _ = exec.LookPath(known.Name) //nolint:errcheck // not found is ""
-		}
-		if program == "" {
-			continue
-		}
-		found[known.Name] = &ociRuntime{
-			Runtime: known,
-			cli: runc.Runc{
-				Command:   program,
-				Root:      root + "/" + known.Name,
-				Log:       os.DevNull,
-				LogFormat: runc.JSON,
-				// A runtime command must not outlive the server: a command that finished its work after the
-				// next server had cleaned up would leave a sandbox that no server knows.
-				PdeathSignal: syscall.SIGKILL,
-				Setpgid:      true, // an interrupt from the server's terminal is not for it
-				ExtraArgs:    flags[known.Name],
-			},
-		}
+func findRuntimes(root string, programs map[string]string) runtimes.Set[*ociRuntime] {
+	found := make(runtimes.Set[*ociRuntime])
+	for _, p := range runtimes.Find(programs) {
+		found[p.Name] = &ociRuntime{p, runc.Runc{
+			Command:   p.Path,
+			Root:      root + "/" + p.Name,
+			Log:       os.DevNull,
+			LogFormat: runc.JSON,
+			// A runtime command must not outlive the server: a command that finished its work after the
+			// next server had cleaned up would leave a sandbox that no server knows.
+			PdeathSignal: syscall.SIGKILL,
+			Setpgid:      true, // an interrupt from the server's terminal is not for it
+			ExtraArgs:    p.Flags,
+		}}
 	}
 	return found
 }
@@ -91,12 +65,6 @@ func (r *ociRuntime) list(ctx context.Context) (map[string]*runc.Container, erro
 		byID[c.ID] = c
 	}
 	return byID, nil
-}
-
-// binding tells how the runtime can bind a folder with what is mounted below it.
-func (r *ociRuntime) binding(ctx context.Context) ociconfig.Binding {
-	r.featuresOnce.Do(func() { r.how = ociconfig.BindingOf(ctx, r.Runtime, r.cli.Command) })
-	return r.how
 }
 
 // sweepState removes what the runtime keeps of a sandbox. Its own delete does, unless the runtime was
