@@ -102,7 +102,7 @@ func TestTheCheckerPasses(t *testing.T) {
 		"internal/driver/oci/a.go":           {Data: []byte(imports(module + "internal/driver"))},
 		"internal/driver/oci/a_test.go":      {Data: []byte("package oci\nimport _ \"" + module + "internal/driver/docker\"\nfunc F() {}\n")},
 		"internal/sandboxd/a.go":             {Data: []byte(imports(module + "internal/sandboxd/process"))},
-		"internal/template/a.go":             {Data: []byte(imports(module + "sandbox-templates"))},
+		"internal/app/a.go":                  {Data: []byte(imports(module + "sandbox-templates"))},
 		"internal/store/a.go":                {Data: []byte(head + "\ntype t struct{}\n\nfunc (t) M() {}\n\n// E is.\ntype E struct{}\n\nfunc (E) Error() string { return \"\" }\n")},
 		"cmd/x/main.go":                      {Data: []byte("// Command x is.\npackage main\nimport \"os\"\nimport _ \"" + module + "internal/driver/oci\"\nvar x = os.Getenv(\"X\")\n")},
 		"node_modules/m/a.go":                {Data: []byte("not Go")},

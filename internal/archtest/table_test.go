@@ -63,7 +63,7 @@ var table = []row{
 	{"internal/execution", "audit execution/contexts instance limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs, and what callers ask of them; it starts none"},
 	{"internal/execution/run", "audit driver execution execution/contexts instance instance/load limits observe/metrics observe/tracing platform/deadline platform/redact policy sandbox sandboxapi/... skills/mounted tools/bridge tools/call tools/codeapi/typescript tools/wrappers workspace/paths", "it starts execs and sees them to their ends; sandboxes and files are behind interfaces that it declares"},
 
-	{"internal/workspace/paths", "sandbox platform/rename", "files stand below the use cases"},
+	{"internal/workspace/paths", "platform/hostiletar sandbox platform/rename", "files stand below the use cases"},
 	{"internal/workspace/quota", "platform/lockedfile platform/rename", "it knows folders and the kernel, no thread"},
 	{"internal/workspace/snapshot", "platform/lockedfile sandbox platform/s3", "it keeps files of threads; who runs them, others know"},
 	{"internal/workspace/copies", "driver instance ownership sandbox sandboxapi/... workspace workspace/filesync workspace/paths workspace/volumes", "when files are copied between servers and sandboxes; it starts and ends none"},
@@ -138,7 +138,7 @@ var table = []row{
 	{"internal/limits", "sandbox store", "limits are counted in the state; what takes them, others know"},
 
 	{"internal/skills", "sandbox platform/lockedfile platform/rename", "skills are files and a vocabulary; who switches them on comes in as a function"},
-	{"internal/skills/archive", "sandbox", "an archive is bytes and names, whatever is in it"},
+	{"internal/skills/archive", "platform/hostiletar sandbox", "an archive is bytes and names, whatever is in it"},
 	{"internal/skills/install", "sandbox audit skills skills/archive skills/lint skills/scan", "a use case: it puts what a user sends through all checks, into a library that it declares"},
 	{"internal/skills/lint", "sandbox skills skills/archive skills/scan", "it puts all checks of a skill together"},
 	{"internal/skills/runnable", "sandbox skills", "what a skill needs is in its files; it probes through an interface that it declares"},
@@ -152,7 +152,7 @@ var table = []row{
 
 	{"internal/prompt", "sandbox skills", "prompts are made from skills and tool sets"},
 
-	{"internal/template", "sandbox platform/editdistance /sandbox-templates", "templates are text and a vocabulary"},
+	{"internal/template", "sandbox platform/editdistance", "templates are text and a vocabulary"},
 	{"internal/template/sbom", "", "a list of parts is text, whatever printed it"},
 
 	{"internal/audit", "audit/journal audit/record audit/segment platform/lockedfile sandbox store platform/retry audit/verify", "the log stands below the use cases"},
@@ -181,6 +181,7 @@ var table = []row{
 	{"internal/platform/deadline", "", "it knows a clock, not what it is for"},
 	{"internal/platform/editdistance", "", "it compares two words"},
 	{"internal/platform/every", "", "it knows a clock, not what is repeated"},
+	{"internal/platform/hostiletar", "", "it reads archives, whatever is in them"},
 	{"internal/platform/jsonedit", "", "text, and nothing else"},
 	{"internal/platform/keyfile", "", "it looks at places, not at keys"},
 	{"internal/platform/keylock", "", "it knows keys, not what they stand for"},

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/hostiletar"
 )
 
 // UnpackTar checks a tar archive, compressed with gzip or not, and unpacks it into a new folder below parent, which must
@@ -22,8 +24,7 @@ func UnpackTar(ctx context.Context, r io.Reader, parent string, l Limits, keep f
 			err = errors.Join(err, f.Remove())
 		}
 	}()
-	in := &counted{r: r, left: l.ArchiveBytes}
-	plain, err := inflated(in, l)
+	plain, err := inflated(hostiletar.Limit(r, l.ArchiveBytes, tarRefusal{l}), l)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func UnpackTar(ctx context.Context, r io.Reader, parent string, l Limits, keep f
 const tarOverhead = 4 << 10
 
 // inflated returns the tar itself, which may be no longer than what the limits allow to be in it.
-func inflated(in *counted, l Limits) (io.Reader, error) {
+func inflated(in io.Reader, l Limits) (io.Reader, error) {
 	most := l.Bytes + int64(l.Files+1)*4*tarOverhead
 	head := make([]byte, 2)
 	n, err := io.ReadFull(in, head)
@@ -49,66 +50,47 @@ func inflated(in *counted, l Limits) (io.Reader, error) {
 	}
 	whole := io.MultiReader(strings.NewReader(string(head[:n])), in)
 	if n < 2 || head[0] != 0x1f || head[1] != 0x8b {
-		return &counted{r: whole, left: most}, nil
+		return hostiletar.Limit(whole, most, tarRefusal{l}), nil
 	}
 	z, err := gzip.NewReader(whole)
 	if err != nil {
 		return nil, tarError(err)
 	}
-	return &counted{r: z, left: most}, nil
+	return hostiletar.Limit(z, most, tarRefusal{l}), nil
 }
 
-// counted fails when more is read than it may have.
-type counted struct {
-	r    io.Reader
-	left int64
-}
+// tarRefusal says what is wrong with an archive.
+type tarRefusal struct{ Limits }
 
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	if c.left -= int64(n); c.left < 0 {
-		return 0, refuse(TooManyBytes, "", "the archive is larger than this server takes")
-	}
-	return n, err
+func (tarRefusal) TooLarge() error {
+	return refuse(TooManyBytes, "", "the archive is larger than this server takes")
 }
+func (l tarRefusal) TooMany() error {
+	return refuse(TooManyFiles, "", "has more than %d entries", 4*l.Files)
+}
+func (tarRefusal) Link(name string) error {
+	return refuse(Link, name, "is a link; put the file itself in its place")
+}
+func (tarRefusal) Special(name string) error { return refuse(SpecialFile, name, "is no regular file") }
+func (tarRefusal) Broken(err error) error    { return tarError(err) }
 
 func untar(ctx context.Context, plain io.Reader, f *Folder, l Limits) error {
-	t := tar.NewReader(plain)
-	for entries := 0; ; entries++ {
+	return hostiletar.Each(plain, 4*l.Files+1, tarRefusal{l}, func(h *tar.Header, r io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		h, err := t.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil && !errors.Is(err, tar.ErrInsecurePath): // names are refused below, by what is wrong with them
-			return tarError(err)
-		case entries > 4*l.Files:
-			return refuse(TooManyFiles, "", "has more than %d entries", 4*l.Files)
-		}
-		if err := addTar(ctx, f, t, h); err != nil {
-			return err
-		}
-	}
+		return addTar(ctx, f, r, h)
+	})
 }
 
 func addTar(ctx context.Context, f *Folder, r io.Reader, h *tar.Header) error {
 	name := strings.TrimPrefix(h.Name, "./")
-	switch h.Typeflag {
-	case tar.TypeXGlobalHeader:
-		return nil
-	case tar.TypeDir:
+	if h.Typeflag == tar.TypeDir {
 		if name == "" || name == "." {
 			return nil
 		}
 		_, err := checkName(name, f.limits)
 		return err
-	case tar.TypeReg:
-	case tar.TypeSymlink, tar.TypeLink:
-		return refuse(Link, h.Name, "is a link; put the file itself in its place")
-	default:
-		return refuse(SpecialFile, h.Name, "is no regular file")
 	}
 	if h.Mode&setIDs != 0 {
 		return refuse(SetUID, h.Name, "has a setuid or setgid bit")

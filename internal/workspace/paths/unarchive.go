@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/hostiletar"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -70,53 +71,31 @@ func eachArchived(ctx context.Context, body *os.File, each func(archived) error)
 const tarOverhead = 2 << 10
 
 func eachTarred(r io.Reader, each func(archived) error) error {
-	t := tar.NewReader(&capped{r: r, left: MaxArchivedBytes + MaxArchiveEntries*tarOverhead})
-	for n := 0; ; n++ {
-		h, err := t.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil && !errors.Is(err, tar.ErrInsecurePath): // names are refused by what is wrong with them
-			return brokenArchive(err, "")
-		case n >= MaxArchiveEntries:
-			return errTooManyEntries
+	bounded := hostiletar.Limit(r, MaxArchivedBytes+MaxArchiveEntries*tarOverhead, tarRefusal{})
+	return hostiletar.Each(bounded, MaxArchiveEntries, tarRefusal{}, func(h *tar.Header, r io.Reader) error {
+		a := archived{name: h.Name, dir: h.Typeflag == tar.TypeDir, mode: h.FileInfo().Mode(), size: h.Size}
+		if !a.dir && strings.HasSuffix(h.Name, "/") {
+			return hostile(h.Name, "is a file by its type and a folder by its name")
 		}
-		a := archived{name: h.Name, mode: h.FileInfo().Mode(), size: h.Size, open: func() (io.Reader, error) { return t, nil }}
-		switch h.Typeflag {
-		case tar.TypeXGlobalHeader:
-			continue
-		case tar.TypeDir:
-			a.dir = true
-		case tar.TypeReg:
-			if strings.HasSuffix(h.Name, "/") {
-				return hostile(h.Name, "is a file by its type and a folder by its name")
-			}
-		case tar.TypeSymlink, tar.TypeLink:
-			return hostile(h.Name, "is a link; put the file itself in its place")
-		default:
-			return hostile(h.Name, "is no regular file")
-		}
-		if err := each(a); err != nil {
-			return err
-		}
-	}
+		a.open = func() (io.Reader, error) { return r, nil }
+		return each(a)
+	})
 }
 
 var errTooManyEntries = sandbox.Errorf(sandbox.Invalid, "the archive has more than %d entries", MaxArchiveEntries)
 
-// capped fails when more is read than it may have.
-type capped struct {
-	r    io.Reader
-	left int64
-}
+// tarRefusal says what is wrong with an archive.
+type tarRefusal struct{}
 
-func (c *capped) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	if c.left -= int64(n); c.left < 0 {
-		return 0, sandbox.Errorf(sandbox.QuotaExceeded, "the archive holds more than %d bytes", int64(MaxArchivedBytes))
-	}
-	return n, err
+func (tarRefusal) TooLarge() error {
+	return sandbox.Errorf(sandbox.QuotaExceeded, "the archive holds more than %d bytes", int64(MaxArchivedBytes))
 }
+func (tarRefusal) TooMany() error { return errTooManyEntries }
+func (tarRefusal) Link(name string) error {
+	return hostile(name, "is a link; put the file itself in its place")
+}
+func (tarRefusal) Special(name string) error { return hostile(name, "is no regular file") }
+func (tarRefusal) Broken(err error) error    { return brokenArchive(err, "") }
 
 // directory bounds how much of a ZIP archive is read for its directory, which is held as a whole.
 type directory struct {
