@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "write docs/configuration.md and docs/skerry.example.yaml")
@@ -21,7 +22,7 @@ const (
 // TestSections: each key is described once, by a sentence.
 func TestSections(t *testing.T) {
 	left := Default().Keys()
-	for _, section := range Sections() {
+	for _, section := range sections {
 		for _, s := range section.Settings {
 			if _, there := left[s.Key]; !there {
 				t.Errorf("%s is no key of the configuration, or is described twice", s.Key)
@@ -110,7 +111,7 @@ the file, a flag over both. [skerry.example.yaml](skerry.example.yaml) has every
 * **` + "`SKERRY_CONFIG`" + `** names the file. The command line reads ` + "`SKERRY_SERVER` and `SKERRY_API_KEY`" + `; ` + "`skerry demo`" + ` also
   reads ` + "`SKERRY_MCP_DIR`. `make` keeps what it builds and fetches in `SKERRY_CACHE` (`/var/cache/skerry`)" + `.
 `)
-	for _, section := range Sections() {
+	for _, section := range sections {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| setting | type | default | what it does |\n|---|---|---|---|\n", section.Title, section.Text)
 		for _, s := range section.Settings {
 			value := s.Unset
@@ -130,7 +131,7 @@ func sample() string {
 # A line that begins with # and a name is a setting without a value. docs/configuration.md explains each.
 # Written by go test ./internal/config -run TestPage -update. Edit internal/config/settings.go.
 `)
-	for _, section := range Sections() {
+	for _, section := range sections {
 		fmt.Fprintf(&b, "\n# ---- %s ----\n", section.Title)
 		parent := ""
 		for _, s := range section.Settings {
@@ -182,4 +183,53 @@ func wrap(text string, width int) []string {
 		line = strings.TrimPrefix(line+" "+word, " ")
 	}
 	return append(lines, line)
+}
+
+// Type names the type of a setting's value.
+func (s Setting) Type() string {
+	switch Default().Keys()[s.Key].(type) {
+	case string:
+		return "text"
+	case int:
+		return "number"
+	case bool:
+		return "true or false"
+	case time.Duration:
+		return "duration"
+	case []string, []OIDCIssuer:
+		return "list"
+	}
+	return "map"
+}
+
+// Default returns the value that applies without a setting, as YAML; "" for an empty one.
+func (s Setting) Default() string {
+	switch v := Default().Keys()[s.Key].(type) {
+	case string:
+		return v
+	case time.Duration:
+		if v == 0 {
+			return ""
+		}
+		return short(v)
+	case []string:
+		if len(v) > 0 {
+			return "[" + strings.Join(v, ", ") + "]"
+		}
+	case int, bool:
+		return fmt.Sprint(v)
+	}
+	return ""
+}
+
+// short writes 1h, not 1h0m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

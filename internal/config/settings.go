@@ -1,11 +1,5 @@
 package config
 
-import (
-	"fmt"
-	"strings"
-	"time"
-)
-
 // Setting describes one key of the configuration.
 type Setting struct {
 	Key  string // "listen", "section.field"
@@ -21,58 +15,8 @@ type Section struct {
 	Settings []Setting
 }
 
-// Sections describe every key, in the order in which a reader needs them. A test compares them with Config.
-func Sections() []Section { return sections }
-
-// Type names the type of a setting's value.
-func (s Setting) Type() string {
-	switch Default().Keys()[s.Key].(type) {
-	case string:
-		return "text"
-	case int:
-		return "number"
-	case bool:
-		return "true or false"
-	case time.Duration:
-		return "duration"
-	case []string, []OIDCIssuer:
-		return "list"
-	}
-	return "map"
-}
-
-// Default returns the value that applies without a setting, as YAML; "" for an empty one.
-func (s Setting) Default() string {
-	switch v := Default().Keys()[s.Key].(type) {
-	case string:
-		return v
-	case time.Duration:
-		if v == 0 {
-			return ""
-		}
-		return short(v)
-	case []string:
-		if len(v) > 0 {
-			return "[" + strings.Join(v, ", ") + "]"
-		}
-	case int, bool:
-		return fmt.Sprint(v)
-	}
-	return ""
-}
-
-// short writes 1h, not 1h0m0s.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
+// sections describe every key, in the order in which a reader needs them. A test compares them with Config, and
+// writes docs/configuration.md and the sample file of them.
 var sections = []Section{
 	{"Serve the API", "Who reaches the server, and with which credentials.", []Setting{
 		{"listen", "Address of the API. Any other than loopback needs a key or OIDC.", ""},

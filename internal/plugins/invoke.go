@@ -7,7 +7,6 @@ import (
 	"path"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/plugins/slash"
@@ -25,22 +24,6 @@ type Threads interface {
 
 // runTime bounds each command that a command runs.
 const runTime = 30 * time.Second
-
-// Invocation takes "/plugin:command args" apart. ok is false for text that is none.
-func Invocation(text string) (plugin, command, args string, ok bool) {
-	text = strings.TrimSpace(text)
-	head, rest := text, ""
-	if i := strings.IndexFunc(text, unicode.IsSpace); i >= 0 {
-		head, rest = text[:i], strings.TrimSpace(text[i:])
-	}
-	head, rooted := strings.CutPrefix(head, "/")
-	plugin, command, colon := strings.Cut(head, ":")
-	ok = rooted && colon && CheckName(plugin) == nil && slash.CheckName(command) == ""
-	if !ok {
-		return "", "", "", false
-	}
-	return plugin, command, rest, true
-}
 
 // Commands lists the commands of an enabled plugin, with skills also the skills that people may call. NotFound.
 func (s *Service) Commands(_ context.Context, c sandbox.Caller, name string, skills bool) ([]sandbox.PluginCommand, error) {

@@ -10,18 +10,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/plugins/slash"
 )
 
-func TestInvocation(t *testing.T) {
-	for text, want := range map[string][3]string{
-		"/sales:call-prep Acme  Corp ": {"sales", "call-prep", "Acme  Corp"}, "/a:b": {"a", "b", ""}, "/a:team:b x": {"a", "team:b", "x"}, "/a:b\nx y": {"a", "b", "x y"},
-		"a:b": {}, "/a": {}, "/:b": {}, "/a:": {}, "/../x:b": {}, "/a:../b": {}, "": {}, "hello /a:b": {},
-	} {
-		p, c, args, ok := Invocation(text)
-		if got := [3]string{p, c, args}; got != want || ok != (want != [3]string{}) {
-			t.Errorf("%q: %q %v", text, got, ok)
-		}
-	}
-}
-
 // TestCommandsOfTestData: what real commands become.
 func TestCommandsOfTestData(t *testing.T) {
 	dir := "../../testdata/knowledge-work-plugins/product-management"

@@ -195,9 +195,6 @@ func open(purpose string, sealed []byte, ids []*age.X25519Identity) ([]byte, err
 	return plain, nil
 }
 
-// Sealed reports whether a text looks like a result of Seal.
-func Sealed(text []byte) bool { return bytes.HasPrefix(text, []byte("age-encryption.org/v1\n")) }
-
 // Renew seals a text for the newest identity; changed is false when it is so already.
 func (k *Keys) Renew(purpose string, sealed []byte) (out []byte, changed bool, err error) {
 	ids, err := k.identities()

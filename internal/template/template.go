@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
 // Template is one file. Sizes are text in it ("512MiB"), and numbers here.
@@ -64,9 +63,6 @@ type Size int64
 
 // Cores is CPU time in thousandths of a core, written as 500m, 2000m or 2.
 type Cores int64
-
-// Builtin returns the templates that are in the program, "base" among them.
-func Builtin() ([]Template, error) { return Load(sandboxtemplates.FS) }
 
 // Load reads every *.yaml of a folder, sorted by file name. The error names every problem of every
 // file ("template base.yaml: line 8: limits.memory: …").

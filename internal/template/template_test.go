@@ -11,7 +11,7 @@ import (
 )
 
 func TestBuiltInTemplates(t *testing.T) {
-	all, err := Builtin()
+	all, err := Load(sandboxtemplates.FS)
 	if err != nil || len(all) == 0 {
 		t.Fatalf("%v, %v", all, err)
 	}
