@@ -6,5 +6,5 @@
 //
 // Locks: installer.changing is held for reading from when files are put into the store until a list names them, and for
 // writing while files that no list names are removed; everything may be taken under it. The others are taken one at a time.
-// Service.mu, loadedPlugins.mu, stateFiles.mu and store.mu guard maps; stateFile.mu is held while the file is read.
+// Service.mu, loadedPlugins.mu, stateFiles.mu and store.mu guard maps.
 package plugins

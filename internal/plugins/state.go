@@ -46,42 +46,18 @@ type marketplace struct {
 	List    json.RawMessage `json:"list"` // its marketplace.json
 }
 
-// stateFile follows one file. A look costs one stat while it stays as it is.
-type stateFile struct {
-	path string
-
-	mu   sync.Mutex
-	seen lockedfile.Stamp
-	racy bool
-	read bool
-	text []byte
-	now  *state
-	err  error
-}
+// stateFile follows one file.
+type stateFile struct{ lockedfile.Follower[*state] }
 
 var noState = &state{}
 
 // current returns what the file says; the same pointer as long as it does. Unavailable when it is broken.
 func (f *stateFile) current() (*state, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	if s, err := lockedfile.Stat(f.path); f.read && err == nil && s == f.seen && !f.racy {
-		return f.now, f.err
-	}
-	s, text, err := lockedfile.Read(f.path, maxStateBytes)
-	if f.read && err == nil && f.err == nil && bytes.Equal(text, f.text) {
-		f.seen, f.racy = s, s.Racy(now)
-		return f.now, nil
-	}
-	f.seen, f.racy, f.read, f.text, f.now, f.err = s, s.Racy(now), true, text, nil, nil
-	if err == nil {
-		f.now, err = parseState(text)
-	}
+	st, err := f.Current()
 	if err != nil {
-		f.err = sandbox.Wrap(sandbox.Unavailable, err, "the list of installed plugins is broken; it must be mended by hand")
+		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the list of installed plugins is broken; it must be mended by hand")
 	}
-	return f.now, f.err
+	return st, nil
 }
 
 func parseState(text []byte) (*state, error) {
@@ -145,7 +121,7 @@ func (s *stateFiles) at(path string) *stateFile {
 		if len(s.byPath) >= maxOwners {
 			clear(s.byPath)
 		}
-		f = &stateFile{path: path}
+		f = &stateFile{lockedfile.Follower[*state]{Path: path, Limit: maxStateBytes, Parse: parseState}}
 		s.byPath[path] = f
 	}
 	return f
@@ -154,7 +130,7 @@ func (s *stateFiles) at(path string) *stateFile {
 // edit changes the file in one step.
 func (f *stateFile) edit(ctx context.Context, change func(*state) error) error {
 	var own error
-	err := lockedfile.Edit(ctx, f.path, maxStateBytes, func(text []byte) ([]byte, error) {
+	err := lockedfile.Edit(ctx, f.Path, maxStateBytes, func(text []byte) ([]byte, error) {
 		st, err := parseState(text)
 		if err != nil {
 			own = sandbox.Wrap(sandbox.Unavailable, err, "the list of installed plugins is broken; it must be mended by hand")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
@@ -64,41 +63,20 @@ func parseIndex(text []byte) (*index, error) {
 }
 
 // indexFile follows the index of one user. As long as it does not change, current returns the same pointer.
-type indexFile struct {
-	path string
+type indexFile struct{ lockedfile.Follower[*index] }
 
-	mu   sync.Mutex
-	seen lockedfile.Stamp
-	racy bool
-	text []byte
-	x    *index // nil before the first look
-}
-
-func (f *indexFile) current(now time.Time) (*index, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s, err := lockedfile.Stat(f.path); err == nil && f.x != nil && !f.racy && s == f.seen {
-		return f.x, nil
+func (f *indexFile) current() (*index, error) {
+	x, err := f.Current()
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the list of your skills cannot be read")
 	}
-	s, text, err := lockedfile.Read(f.path, maxIndexBytes)
-	if err == nil {
-		f.seen, f.racy = s, s.Racy(now)
-		if f.x != nil && bytes.Equal(text, f.text) {
-			return f.x, nil
-		}
-		var x *index
-		if x, err = parseIndex(text); err == nil {
-			f.x, f.text = x, text
-			return x, nil
-		}
-	}
-	return nil, sandbox.Wrap(sandbox.Unavailable, err, "the list of your skills cannot be read")
+	return x, nil
 }
 
 // edit changes the index while no other process does.
 func (f *indexFile) edit(ctx context.Context, change func(map[string]record) error) error {
 	var own error
-	err := lockedfile.Edit(ctx, f.path, maxIndexBytes, func(text []byte) ([]byte, error) {
+	err := lockedfile.Edit(ctx, f.Path, maxIndexBytes, func(text []byte) ([]byte, error) {
 		x, err := parseIndex(text)
 		if err != nil {
 			return nil, err
@@ -129,7 +107,10 @@ func (l *Library) index(o sandbox.Owner) (*indexFile, error) {
 		if len(l.indexes) >= maxOwners {
 			clear(l.indexes)
 		}
-		f = &indexFile{path: filepath.Join(l.o.Users, o.Tenant, "users", o.User, "skills.json")}
+		f = &indexFile{lockedfile.Follower[*index]{
+			Path:  filepath.Join(l.o.Users, o.Tenant, "users", o.User, "skills.json"),
+			Limit: maxIndexBytes, Parse: parseIndex,
+		}}
 		l.indexes[o] = f
 	}
 	return f, nil

@@ -45,7 +45,7 @@ func (l *Library) Set(o sandbox.Owner) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if next.index, err = f.current(now); err != nil {
+	if next.index, err = f.current(); err != nil {
 		return nil, err
 	}
 	if next.state, err = l.o.State(o); err != nil {

@@ -262,7 +262,7 @@ func (l *Library) own(o sandbox.Owner, name string) (*entry, record, error) {
 	if err != nil {
 		return nil, record{}, err
 	}
-	x, err := f.current(time.Now())
+	x, err := f.current()
 	if err != nil {
 		return nil, record{}, err
 	}

@@ -4,6 +4,5 @@
 // process wrote. They are replaced as a whole, and keep every byte outside the changed member: unknown
 // keys, and ${…} that stands for a secret.
 //
-// Locks: Files.mu guards the table of users; follower.mu what is known of one file, and is held while that
-// file is read. Neither is taken while the other is held.
+// Locks: Files.mu guards the table of users. No file is read while it is held.
 package extensions

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
@@ -53,7 +52,7 @@ func New(path string) (*Files, error) {
 	if path == "" {
 		abs = ""
 	}
-	return &Files{path: abs, all: &follower{path: abs}, users: map[sandbox.Owner]*follower{}, both: map[sandbox.Owner]*State{}}, nil
+	return &Files{path: abs, all: follow(abs), users: map[sandbox.Owner]*follower{}, both: map[sandbox.Owner]*State{}}, nil
 }
 
 // Path is the global file, "" when there is none.
@@ -128,7 +127,7 @@ func (f *Files) Problem() error {
 	if f.path == "" {
 		return nil
 	}
-	_, err := f.all.look(time.Now())
+	_, err := f.all.Current()
 	return err
 }
 
@@ -214,7 +213,7 @@ func (f *Files) document(o sandbox.Owner) (*document, error) {
 		return nothing, nil
 	}
 	if o == (sandbox.Owner{}) {
-		return f.all.current(time.Now())
+		return f.all.current()
 	}
 	path, err := f.userPath(o)
 	if err != nil {
@@ -226,31 +225,25 @@ func (f *Files) document(o sandbox.Owner) (*document, error) {
 		if len(f.users) >= maxUsers {
 			clear(f.users)
 		}
-		u = &follower{path: path}
+		u = follow(path)
 		f.users[o] = u
 	}
 	f.mu.Unlock()
-	return u.current(time.Now())
+	return u.current()
 }
 
-// follower follows one file. A look costs one stat while the file stays as it is.
-type follower struct {
-	path string
+// follower follows one file.
+type follower struct{ lockedfile.Follower[*document] }
 
-	mu   sync.Mutex
-	seen lockedfile.Stamp
-	racy bool
-	read bool
-	text []byte
-	doc  *document // the last good one, nil when none was
-	err  error     // why the file as it is now is not in force
+func follow(path string) *follower {
+	return &follower{lockedfile.Follower[*document]{Path: path, Limit: MaxBytes, Parse: parse}}
 }
 
-// current returns the document in force.
-func (f *follower) current(now time.Time) (*document, error) {
-	doc, err := f.look(now)
+// current returns the document in force: the last good one.
+func (f *follower) current() (*document, error) {
+	doc, err := f.Current()
 	if doc == nil {
-		return nil, sandbox.Wrap(sandbox.Unavailable, err, "%s is broken, mend it: %s", filepath.Base(f.path), reason(err))
+		return nil, sandbox.Wrap(sandbox.Unavailable, err, "%s is broken, mend it: %s", filepath.Base(f.Path), reason(err))
 	}
 	return doc, nil
 }
@@ -262,28 +255,6 @@ func reason(err error) string {
 		return path.Err.Error()
 	}
 	return err.Error()
-}
-
-func (f *follower) look(now time.Time) (*document, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s, err := lockedfile.Stat(f.path); f.read && err == nil && s == f.seen && !f.racy {
-		return f.doc, f.err
-	}
-	s, text, err := lockedfile.Read(f.path, MaxBytes)
-	same := f.read && f.err == nil && bytes.Equal(text, f.text)
-	f.seen, f.racy, f.read = s, s.Racy(now), true
-	if err == nil && same {
-		return f.doc, nil
-	}
-	var doc *document
-	if err == nil {
-		doc, err = parse(text)
-	}
-	if f.err = err; err == nil {
-		f.doc, f.text = doc, text
-	}
-	return f.doc, f.err
 }
 
 // document is what a file says. It does not change.

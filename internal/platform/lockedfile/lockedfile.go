@@ -1,6 +1,3 @@
-// Package lockedfile reads and replaces small files that several processes change: configuration,
-// indexes. A reader needs no lock and sees a whole file, the old one or the new one. Those who change one
-// wait for each other by a lock on its folder, which leaves nothing behind.
 package lockedfile
 
 import (
