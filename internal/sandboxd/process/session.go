@@ -371,13 +371,24 @@ func (s *Session) tell(frame []byte) error {
 	return err
 }
 
+// ending reports whether the command was asked to end.
+func (s *Session) ending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stuck != nil
+}
+
 // attend waits for the answer to r, ending it as e is asked to end.
 func (s *Session) attend(e *Exec, r *sessionRun) *Exit {
-	asked := e.asked
+	asked, answers := e.asked, r.answer
 	var late, again <-chan time.Time
 	for {
 		select {
-		case a := <-r.answer:
+		case a := <-answers:
+			if s.ending() { // the answer came too late: the command ends all the same, and its variables with it
+				answers = nil
+				continue
+			}
 			return &Exit{Status: Exited, Code: a.Code, Results: a.Results, LeftOut: a.LeftOut}
 		case <-s.gone:
 			x := s.exit
