@@ -38,8 +38,9 @@ if [ -z "${SKERRY_TEST_TINI:-}" ]; then
   SKERRY_TEST_TINI=1 exec tini -s -- "$0" "$@"
 fi
 export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
-# A clone that belongs to another user has no version that git would tell.
-export GOFLAGS=${GOFLAGS:--buildvcs=false}
+# A clone that belongs to another user has no version that git would tell. What was built without the paths of one
+# clone serves the next.
+export GOFLAGS=${GOFLAGS:--buildvcs=false -trimpath}
 logs=$(mktemp -d)
 beat=
 trap '[ -z "$beat" ] || kill "$beat" 2>/dev/null; rm -rf "$logs"' EXIT
