@@ -178,8 +178,8 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// TestPerformancePage: the table and the chart that are published are those of the results that are published, and
-// the commands that the page shows name targets and parts that there are.
+// TestPerformancePage: the published table and chart match the published results. The commands on the page
+// name targets and parts that exist.
 func TestPerformancePage(t *testing.T) {
 	r, err := read("../docs/bench.json")
 	if err != nil {

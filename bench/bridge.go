@@ -28,9 +28,9 @@ type route struct {
 	connect             func() mcp.Transport
 }
 
-// bridge compares a tool call made by code in a sandbox with the same call made by a plain MCP client
-// on the same server, with as many callers at once. The two take turns within one run; the first call
-// of each caller, which opens its connection, is not counted on either side.
+// bridge compares a tool call by code in a sandbox with the same call by a plain MCP client on the same
+// server. Both have as many callers at once, and take turns within one run. The first call of each caller
+// opens its connection and is not counted on either side.
 func bridge(ctx context.Context, b *bench) error {
 	path := filepath.Join(b.shared, "a.txt")
 	routes := []route{

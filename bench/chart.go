@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// The chart: a pair of bars for each row in milliseconds that has something beside it, on a logarithmic
-// scale, in colours that can be read on light and on dark.
+// The chart has a pair of bars for each row in milliseconds that has a counterpart. Its scale is
+// logarithmic, and its colours are readable on light and on dark.
 
 const (
 	labelWidth = 250

@@ -1,6 +1,5 @@
-// Command bench measures Skerry beside its alternatives, side by side in one run on one machine, and
-// prints medians, p99 and ratios with the bars that they are to meet. It is a report, never a test:
-// nothing fails on a time.
+// Command bench measures Skerry beside its alternatives, in one run on one machine. It prints medians, p99
+// and ratios with the bars that they are to meet. It is a report, never a test: nothing fails on a time.
 //
 // It starts servers of its own, and plain containers of the same images to `docker exec` into. Calls of
 // things that are compared alternate, so that a noisy neighbour hurts all alike. It also counts what

@@ -18,11 +18,11 @@ const settle = 10 * time.Second
 
 // idle starts sandboxes, runs nothing in them, and says what each costs this machine beyond its image.
 //
-// The figure is the sum of four, each for all sandboxes and divided by their number: the proportional set size of
-// what runs in them (sandboxd and its waiting supervisors; pages of the program that all share count once), that of their
-// shims, the memory that the kernel charges to their control groups for itself, and the growth of the server.
-// Beside it stands what the machine has less, which also holds what no control group is charged for, and
-// whatever else ran meanwhile.
+// The figure is a sum for all sandboxes, divided by their number. It adds up the proportional set size of
+// their processes, that of their shims, kernel memory charged to their control groups, and the server's
+// growth. The processes are sandboxd and its waiting supervisors; shared pages of the program count once.
+// Beside the figure stands how much less memory the machine has. That includes memory that no control group
+// is charged for, and all other programs that ran meanwhile.
 func idle(_ context.Context, b *bench) error {
 	server := b.cmd.Process.Pid
 	before, err := takeStock(b.data, server)

@@ -16,9 +16,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// recording measures what an exec pays for being allowed and recorded: the key of its caller, what the built-in policy says
-// of it, the arguments' hash, the attempt, the result, and the wait until both are on the disk, on the disk of the data
-// folder. It does so between execs of the server, which writes its own records there.
+// recording measures what permission and audit cost an exec, on the disk of the data folder. It covers the
+// caller's key, the built-in policy, the arguments' hash, the attempt, the result, and the wait until both
+// are on disk. It runs between execs of the server, which writes its own records there.
 func recording(ctx context.Context, b *bench) (err error) {
 	log, err := audit.Open(audit.Options{Dir: filepath.Join(b.dir, "records")})
 	if err != nil {

@@ -16,7 +16,7 @@ type sample struct {
 	P99  float64 `json:"p99"`
 }
 
-// sampled sums values up; the last one of those that are n hundredths in.
+// sampled summarises values. A percentile n is the last value within the first n hundredths.
 func sampled(name string, values []float64) sample {
 	return sample{Name: name, N: len(values), P50: at(values, 50), P99: at(values, 99)}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// toolCalls measures whole runs of TypeScript that call a tool once and 50 times, beside as many calls of a
-// plain MCP client and a run that calls nothing.
+// toolCalls measures whole runs of TypeScript that call a tool once and 50 times. Beside them it measures as
+// many calls of a plain MCP client, and a run that calls nothing.
 func toolCalls(ctx context.Context, b *bench) error {
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: b.echo}, nil)
 	if err != nil {

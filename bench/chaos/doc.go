@@ -1,7 +1,7 @@
-// Command chaos runs two servers on one data folder and one Redis, lets many threads work on both, and
-// kills servers, sandboxes, Redis and the container engine at random meanwhile. In the end it looks whether
-// each exec that was accepted has exactly one end, whether all that was written is there, and whether
-// nothing is left over. It prints its counts, and fails when something of that is not so.
+// Command chaos runs two servers on one data folder and one Redis, and lets many threads work on both.
+// Meanwhile it kills servers, sandboxes, Redis and the container engine at random. In the end it checks that
+// each accepted exec has exactly one end, that every written file is there, and that nothing is left over.
+// It prints its counts, and fails when a check fails.
 //
 // Everything that it kills is its own, started by it: also the engine, a containerd or dockerd in a folder of its own.
 //

@@ -250,8 +250,8 @@ print('"ok":true' in s.recv(4096).decode())
 // Every signal there is, from a process of the same uid that is not under our filter.
 func TestSignalsFromNeighbour(t *testing.T) {
 	j := newJail(t)
-	// With and without a siginfo of the sender's own making: the Go runtime takes a SIGSEGV that
-	// no kill(2) sent for a fault of its own, so that one is only tried where the filter holds.
+	// With and without a siginfo of the sender's own making. The Go runtime takes a SIGSEGV that no kill(2)
+	// sent for its own fault. So the test tries that signal only where the filter holds.
 	attack := `
 import os, time
 for n in range(1, 65):

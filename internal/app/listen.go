@@ -21,8 +21,8 @@ import (
 
 // Deadlines of the end of a server.
 const (
-	// answerTimeout is how long calls may take to send their answers once all execs have ended, streamTimeout
-	// how long streams that have no end may still wait for one.
+	// answerTimeout is how long calls may take to send their answers once all execs have ended.
+	// streamTimeout is how long streams without an end may still wait for one.
 	answerTimeout = 5 * time.Second
 	streamTimeout = 500 * time.Millisecond
 	// hardStop is how long a stop may take beyond its drain, after which the process just ends: what it leaves

@@ -39,7 +39,7 @@ func (b *builder) openMaterials(ctx context.Context, f *foundation, d driver.Dri
 	return m, err
 }
 
-// templateReader reads templates for a driver, and brings their images to it.
+// templateReader reads templates for a driver, and delivers their images to it.
 type templateReader struct {
 	cfg     config.Config
 	driver  driver.Driver

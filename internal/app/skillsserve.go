@@ -47,10 +47,10 @@ type skillSources struct {
 	log  *slog.Logger
 }
 
-// public returns where the skills for all users are: the configured folder, else those that are compiled in, then
-// the sources of skill_sources. Folders of skills are followed as they change; archives and objects are read now, into a
-// folder that is emptied. A source that fails is logged and left out: a store that is down must not keep a server from
-// starting.
+// public returns the sources of the skills for all users: the configured folder, else the compiled-in one,
+// then the sources of skill_sources. The server follows changes of folders. It reads archives and objects
+// now, into a folder that it empties first. It logs and leaves out a source that fails: a store that is down
+// must not keep a server from starting.
 func (p *skillSources) public(ctx context.Context) ([]skill.Source, error) {
 	public := []skill.Source{{Dir: filepath.Join(p.cfg.Skills, "public")}}
 	if p.cfg.Skills == "" {
@@ -98,7 +98,7 @@ func (p *skillSources) public(ctx context.Context) ([]skill.Source, error) {
 	return public, nil
 }
 
-// finder makes one that works below the folder. done closes its connections.
+// finder returns a finder that works below the folder. done closes its connections.
 func (p *skillSources) finder() (_ source.Finder, done func(), err error) {
 	f := source.Finder{Embedded: skills.FS, Temp: filepath.Join(p.into, "work"), Limits: archive.DefaultLimits()}
 	from, err := S3Options(p.cfg.S3)

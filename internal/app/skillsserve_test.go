@@ -13,8 +13,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
-// TestSkillSources: a server's list of sources makes public skills of all that can be read, the earlier one wins, and a
-// source that cannot be read takes no other with it.
+// TestSkillSources: a server's list of sources makes public skills of everything readable, and the earlier
+// source wins. A source that cannot be read does not affect the others.
 func TestSkillSources(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

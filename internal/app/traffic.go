@@ -40,9 +40,9 @@ func (t *traffic) count(h http.Handler, stopping func() bool) http.Handler {
 	})
 }
 
-// linger goes on answering after the drain when other servers do the work: what was passed on to them has its answer yet
-// to come, and clients, and proxies in front of them, need their time to notice that this server is not ready. It waits
-// until the time, and for the requests under way until stop ends.
+// linger goes on answering after the drain when other servers do the work. Requests that were passed on to
+// them still wait for their answers. Clients, and proxies in front of them, need time to notice that this
+// server is not ready. linger waits until the time, and for the requests under way until stop ends.
 func (t *traffic) linger(stop context.Context, until time.Time) {
 	wait(func() bool {
 		return time.Now().After(until) && (t.changing.Load() == 0 || stop.Err() != nil) || secondSignal(stop)

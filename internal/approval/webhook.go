@@ -17,9 +17,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// Webhook is where requests are told by POST, signed (package webhook). The answer may be the decision; it is believed
-// only with a signature of the same kind, which bears the id of the request, so that one for another request or from
-// another time is of no use.
+// Webhook is where requests are announced by POST, signed (package webhook). The answer may be the decision.
+// It is believed only with a signature of the same kind, which covers the id of the request. So an answer to
+// another request, or from another time, is useless.
 type Webhook struct {
 	URL    string
 	Secret []byte

@@ -94,8 +94,8 @@ func receiver(t ast.Expr) string {
 	}
 }
 
-// checkSizes compares sizes with the limits and with the list of those that exceed them. The list only shrinks:
-// an entry that is too high is a violation, too.
+// checkSizes compares sizes with the limits and with the list of known exceptions. The list only shrinks: an
+// entry that is too high is a violation, too.
 func checkSizes(files []file, known map[part]exception) []string {
 	all := sizes(files)
 	var bad []string
@@ -128,8 +128,8 @@ func inOrder[V any](all map[part]V) []part {
 	return slices.SortedFunc(maps.Keys(all), func(a, b part) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// checkMutexes: a package with a mutex says in doc.go, in a paragraph that begins with "Locks:", what each one
-// guards and which ones may be taken while it is held.
+// checkMutexes: a package with a mutex has a paragraph in doc.go that begins with "Locks:". It says what
+// each mutex guards and which ones may be taken while it is held.
 func checkMutexes(files []file) []string {
 	has, says := map[string]bool{}, map[string]bool{}
 	for _, f := range product(files) {

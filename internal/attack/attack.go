@@ -31,9 +31,9 @@ type Attack struct {
 	What  string // what hostile code does, a sentence without its full stop
 	// Refused lists the refusals that count: names of errors ("EPERM"), or reasons that the attempt states.
 	Refused []string
-	// OwnKernel lists those that count in addition on a kernel in user space (gVisor).
+	// OwnKernel lists further accepted refusals on a kernel in user space (gVisor).
 	OwnKernel []string
-	// Pod lists those that count in addition in a pod, each with what holds the attack off there.
+	// Pod lists further accepted refusals in a pod, each with what holds the attack off there.
 	Pod map[string]string
 	// Guards is what holds the attack off, and what its control takes away: any one of them is enough.
 	Guards []string

@@ -44,7 +44,7 @@ func kubectl(t testing.TB, objects string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// objects are those that the chart makes for sandboxes; the server is a process of this machine.
+// objects are the ones that the chart makes for sandboxes; the server is a process of this machine.
 const objects = `
 apiVersion: v1
 kind: Namespace

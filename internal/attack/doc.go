@@ -1,7 +1,7 @@
-// Package attack is the attack suite: named attempts to get out of a sandbox, or to harm what is beside it, with
-// the refusal that each must meet. The tests make every attempt where it would be made, see that it is refused
-// in the way the table says, and then, in a control, that the same attempt succeeds once its guards are
-// taken away: a refusal that nothing holds up would prove nothing.
+// Package attack is the attack suite: named attempts to get out of a sandbox, or to harm its neighbours.
+// Each has the refusal that it must meet. The tests make every attempt where an attacker would, and see that
+// it is refused as the table says. Then, in a control, the same attempt must succeed once its guards are
+// removed: otherwise the refusal proves nothing.
 //
 // What was seen stands in docs/security.md. The tests compare each result with what stands there;
 // `go test ./internal/attack/... -update` writes it anew.

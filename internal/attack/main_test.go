@@ -154,8 +154,9 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// compare holds a result against the document. Kernels differ in which of several fit errors they return, and
-// in which attacks they know at all, so the document may show another error that the table accepts.
+// compare checks a result against the document. Kernels differ in which of several fitting errors they
+// return, and in which attacks they know at all. So the document may show another error that the table
+// accepts.
 func (l *ledger) compare(t testing.TB, a Attack, place, result string) {
 	t.Helper()
 	must(t, l.load())

@@ -1,6 +1,6 @@
 package attack
 
-// insideNetwork lists the attacks that look for a way out, and those that would make one.
+// insideNetwork lists the attacks that look for a way out, and the ones that would make a way out.
 func insideNetwork() []Attack {
 	return []Attack{
 		{

@@ -33,8 +33,9 @@ type Options struct {
 	Keep Keep
 	// Sinks get every record too.
 	Sinks []Sink
-	// Archive gets a copy of each full segment; nil: there is none. With KeepSegments above 0 a segment whose last record is older is
-	// then removed from the disk, once Redis and the sinks have its records too.
+	// Archive gets a copy of each full segment; nil: there is none. With KeepSegments above 0, the log
+	// removes a segment whose last record is older from the disk. It does so once Redis and the sinks have
+	// the segment's records too.
 	Archive      Archive
 	KeepSegments time.Duration
 	// SegmentBytes is the size at which a new segment is begun; Ahead is how much room is made ahead in one.

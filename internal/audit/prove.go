@@ -13,9 +13,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// Verify checks the log in this one's folder, with those of other servers there, against its own files, its signatures,
-// and the heads in Redis and where else Options.Trust finds some. One check runs at a time: Conflict says that there is
-// one already.
+// Verify checks the log in this one's folder, with those of other servers there. It checks them against
+// their own files, their signatures, and the heads in Redis and elsewhere (Options.Trust). One check runs at
+// a time: Conflict says that there is one already.
 func (l *Log) Verify(ctx context.Context) (verify.Result, error) {
 	if !l.verifying.TryLock() {
 		return verify.Result{}, sandbox.Errorf(sandbox.Conflict, "the audit log is being verified; wait for that")

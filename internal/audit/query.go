@@ -52,7 +52,7 @@ func (l *Log) view() view {
 // Index begins to index the files, so that the first List need not wait for it. With Redis it does nothing.
 func (l *Log) Index() { l.view() }
 
-// wake tells those that copy and index that there is something new.
+// wake tells the goroutines that copy and index that there is something new.
 func (l *Log) wake() {
 	l.copies.wake()
 	if x := l.rows.Load(); x != nil {
@@ -80,12 +80,13 @@ func (l *Log) Lag() uint64 {
 // Flush waits until all that was appended before is durable and can be seen by List, or ctx ends (Unavailable).
 func (l *Log) Flush(ctx context.Context) error { return l.view().flush(ctx) }
 
-// List returns records of a tenant, of all servers that share a Redis, newest first: those that match every field of f
-// that is not empty, from Since on and before Until. A Tenant of "" stands for records that name none. next is "" at
-// the end. One call reads at most 50,000 records, so a page of a rare text may be shorter than Limit, even empty, and
-// have a next. Records that arrive meanwhile change no later page. Without Redis the records of the data folder are
-// shown, of all its writers; with it those that it keeps (Options.Keep). Invalid: a bad limit, cursor, tenant or text;
-// Unavailable: Redis does not answer, or the files are still being indexed.
+// List returns records of a tenant, of all servers that share a Redis, newest first. They match every field
+// of f that is not empty, from Since on and before Until. A Tenant of "" stands for records that name none.
+// next is "" at the end. One call reads at most 50,000 records. So a page of a rare text may be shorter than
+// Limit, even empty, and have a next. Records that arrive meanwhile change no later page. Without Redis,
+// List reads the records of the data folder, of all its writers; with Redis, the records that it keeps
+// (Options.Keep). Invalid: a bad limit, cursor, tenant or text; Unavailable: Redis does not answer, or the
+// files are still being indexed.
 func (l *Log) List(ctx context.Context, f Filter) (items []Record, next string, err error) {
 	if f.Limit == 0 {
 		f.Limit = DefaultListed
@@ -101,9 +102,9 @@ func (l *Log) List(ctx context.Context, f Filter) (items []Record, next string, 
 	return l.view().list(ctx, f)
 }
 
-// Follow calls emit with the records that match f, as List says, oldest first: those behind the cursor after, which it
-// returned with an earlier one, else those that come from now on. Limit and Cursor do not count. It returns when ctx ends
-// (nil), and with emit's error. Invalid, Unavailable: as List.
+// Follow calls emit with the records that match f, as List says, oldest first. It starts behind the cursor
+// after, which an earlier emit got, or else with records from now on. Limit and Cursor do not count. It
+// returns when ctx ends (nil), and with emit's error. Invalid, Unavailable: as List.
 func (l *Log) Follow(ctx context.Context, f Filter, after string, emit func(r Record, cursor string) error) error {
 	f.Limit = 1
 	if err := l.check(f, after); err != nil {

@@ -17,10 +17,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// In Redis a tenant has a stream of its records and, for each value of a field that can be asked for, a list of entries of 15
-// bytes, oldest first: which record, and short hashes of its other fields. A query takes the shortest list of those that it
-// could take, passes over entries by their hashes, and reads the records that are left. Lists, because Redis sets aside 4 KiB
-// for each stream, however few entries it has, and most threads have few.
+// In Redis a tenant has a stream of its records. For each value of a searchable field there is a list of
+// entries of 15 bytes, oldest first. An entry says which record, and has short hashes of its other fields. A
+// query reads the shortest list that fits, skips entries by their hashes, and reads the records that are
+// left. Lists, because Redis sets aside 4 KiB for each stream, however few entries it has, and most threads
+// have few.
 
 // entryBytes is the length of an entry: 7 bytes of the id (streamKey), then user and thread and tool with 2 bytes each,
 // action and outcome with 1.
@@ -253,7 +254,7 @@ func (q *redisQuery) entries(ctx context.Context, before uint64, n int64) ([]red
 	return q.rdb.XRevRangeN(ctx, store.AuditStreamKey(q.f.Tenant), "("+idOf(before), idOf(q.since), n).Result()
 }
 
-// pageScript gives up to ARGV[2] entries of a list, those next before the number ARGV[1].
+// pageScript returns up to ARGV[2] entries of a list, the next ones before the number ARGV[1].
 var pageScript = redis.NewScript(keyOfEntry + `
 local low, high = 0, redis.call('LLEN', KEYS[1])
 local before = tonumber(ARGV[1])
@@ -354,7 +355,8 @@ func (q *redisQuery) page(ctx context.Context, list string, before uint64, n int
 	return pageScript.Run(ctx, q.rdb, []string{list}, before, n).StringSlice()
 }
 
-// take reads records, newest first, and keeps those that match. rest is how many it left when the page was full.
+// take reads records, newest first, and keeps the matching ones. rest is how many it left when the page was
+// full.
 func (q *redisQuery) take(ctx context.Context, keys []uint64) (rest int, err error) {
 	size := max(q.f.Limit, 100)
 	if q.f.Text != "" {

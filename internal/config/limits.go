@@ -21,7 +21,7 @@ type LimitRules struct {
 	// RequestsPerMinute is how many requests are answered on average, RequestsBurst how many at once; 0: those of ten seconds.
 	RequestsPerMinute int `yaml:"requests_per_minute"`
 	RequestsBurst     int `yaml:"requests_burst"`
-	// Execs bounds those that run at a time, Sandboxes those that live.
+	// Execs bounds the running execs, Sandboxes the living sandboxes.
 	Execs     int `yaml:"execs"`
 	Sandboxes int `yaml:"sandboxes"`
 	// CPUSecondsPerDay bounds the CPU time of sandboxes from one midnight (UTC) to the next.

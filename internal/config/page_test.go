@@ -41,7 +41,7 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// TestPage: docs/configuration.md and the sample are those that the settings make.
+// TestPage: docs/configuration.md and the sample match what the settings generate.
 func TestPage(t *testing.T) {
 	for file, want := range map[string]string{pageFile: page(), sampleFile: sample()} {
 		if *update {

@@ -17,8 +17,8 @@ type S3 struct {
 	SessionToken string `yaml:"session_token"`
 	// PathStyle puts the bucket into the path and not into the host's name.
 	PathStyle bool `yaml:"path_style"`
-	// Buckets are those that users may install from, as "bucket" or "bucket/folder". Empty means none: the
-	// credentials are the server's, not theirs.
+	// Buckets are the ones that users may install from, as "bucket" or "bucket/folder". Empty means none:
+	// the credentials are the server's, not theirs.
 	Buckets []string `yaml:"buckets"`
 	// Addresses are networks that may be connected to besides the public internet, such as 10.1.0.0/16.
 	Addresses []string `yaml:"addresses"`

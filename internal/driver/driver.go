@@ -30,8 +30,8 @@ type Capabilities struct {
 	HostRootfs      bool   // Spec.Image may be ""
 	// OOMEndsSandbox lists the runtimes under which an exec out of memory ends the whole sandbox.
 	OOMEndsSandbox []string
-	// UserNamespaces lists the runtimes under which a sandbox has a user namespace of its own, in which the
-	// host's root is the user nobody. NoUserNamespace says for each other usable runtime why it has none.
+	// UserNamespaces lists the runtimes under which a sandbox has its own user namespace, in which the
+	// host's root is the user "nobody". NoUserNamespace says for each other usable runtime why it has none.
 	UserNamespaces  []string
 	NoUserNamespace map[string]string
 	// Unkept says of each point of the hardening that the driver cannot set, why, and what stands in its place.

@@ -6,20 +6,20 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Remote is a driver whose sandboxes do not see the disk of the server, because they run on other machines. What is
-// a bind mount elsewhere is a copy there, and the sockets of the server's folder for the sandbox are reached through a
-// tunnel (docs/decisions/0032-kubernetes.md). Between two of these calls either side may have changed; a caller that
-// wants both to be the same says so:
+// Remote is a driver whose sandboxes run on other machines and do not see the disk of the server. A bind
+// mount elsewhere is a copy there. A tunnel leads to the sockets of the server's folder for the sandbox
+// (docs/decisions/0032-kubernetes.md). Between two of these calls either side may have changed; a caller
+// that wants both to be the same says so:
 //
 //   - Create copies the sources of all mounts into the new sandbox before it returns, and attaches this process.
 //   - Push copies from the server to the sandbox, Pull from the sandbox to the server.
 //
 // All methods carry the kinds of errors of Driver; Unavailable: the sandbox cannot be reached just now.
 type Remote interface {
-	// Attach connects this process with a sandbox that runs: its connections to the sockets below sandbox.RunDir
-	// lead to the Source of that mount from now on, those of another process end, and Push and Pull work, by the
-	// given mounts. It copies nothing. It may be called again, with other mounts, labels or a higher token.
-	// Conflict: the sandbox was attached with a higher token.
+	// Attach connects this process with a running sandbox. From now on the sandbox's connections to the
+	// sockets below sandbox.RunDir lead to the Source of that mount. Those of another process end, and Push
+	// and Pull work, by the given mounts. It copies nothing. It may be called again, with other mounts,
+	// labels or a higher token. Conflict: the sandbox was attached with a higher token.
 	Attach(ctx context.Context, a Attachment) error
 	// Detach ends what Attach or Create began, and leaves the sandbox alone. Nothing there is no error.
 	Detach(ctx context.Context, id sandbox.ID) error
@@ -53,6 +53,6 @@ type Attachment struct {
 	// UID is the owner of what Pull copies; 0: that of the sandbox. It is another one when the sandbox waited in a pool and
 	// its thread had files.
 	UID int
-	// Labels are put on the sandbox, beside those that it has; nil: none.
+	// Labels are added to the labels of the sandbox; nil: none.
 	Labels map[string]string
 }

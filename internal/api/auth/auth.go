@@ -25,8 +25,8 @@ const (
 	// knownFor is how long a key that was found is taken as good without asking the store: a key
 	// that is revoked through another server works no longer than that.
 	knownFor = 5 * time.Second
-	// unknownFor is the same for a secret that is no key, so that a client with a wrong one does
-	// not cost a round trip each time. A key made through another server works after that.
+	// unknownFor is the same for a secret that is no key: a client with a wrong secret does not cost a round
+	// trip each time. A key made through another server works after that.
 	unknownFor = time.Second
 	// writeUses is how often it is written down when keys were used: never while a caller waits for it.
 	writeUses = 30 * time.Second
@@ -174,8 +174,8 @@ func actFor(c sandbox.Caller, may bool, user string) (sandbox.Caller, error) {
 	return c, nil
 }
 
-// find returns the key of a secret: from a cache, else from the store. Keys are found by their hash, so that nothing
-// compares a secret with another one, and no answer's time tells how much of one is right.
+// find returns the key of a secret, from a cache or else from the store. It finds keys by their hash. So it
+// never compares two secrets, and the time of an answer does not reveal how much of a secret is right.
 func (k *Keys) find(ctx context.Context, cred Credential) (store.KeyRecord, error) {
 	hash := hashOf(cred.Secret)
 	unknown := sandbox.Errorf(sandbox.Unauthorized, "the key is not known, or was revoked")
@@ -257,8 +257,9 @@ func (k *Keys) CreateKey(ctx context.Context, c sandbox.Caller, key Key) (made K
 	return key, secret, nil
 }
 
-// CreateFirstKey stores a key whose secret is given, for an administrator of a tenant who may act for others, as long as there is no key at
-// all. Servers that do so at the same moment store the same one. made is false when there are keys. Invalid: no secret of a key.
+// CreateFirstKey stores a key with the given secret, as long as there is no key at all. The key is for an
+// administrator of a tenant who may act for others. Servers that do so at the same moment store the same
+// key. made is false when there are keys. Invalid: no secret of a key.
 func (k *Keys) CreateFirstKey(ctx context.Context, o sandbox.Owner, secret string) (made Key, ok bool, err error) {
 	if !looksLikeSecret(secret) {
 		return Key{}, false, sandbox.Errorf(sandbox.Invalid, "the first key is not %s and %d hex digits in lower case; openssl rand -hex %d makes them", secretPrefix, 2*secretBytes, secretBytes)
@@ -301,9 +302,9 @@ func (k *Keys) ListKeys(ctx context.Context, c sandbox.Caller) ([]Key, error) {
 	return keys, nil
 }
 
-// RevokeKey ends a key of the caller's tenant: at once on this server, and on others that hear of it (see Run),
-// within 5 s on those that do not.
-// Forbidden: the caller is no administrator; NotFound: the tenant has no such key.
+// RevokeKey ends a key of the caller's tenant. It takes effect at once on this server and on others that
+// hear of it (see Run), and within 5 s on the rest. Forbidden: the caller is no administrator; NotFound: the
+// tenant has no such key.
 func (k *Keys) RevokeKey(ctx context.Context, c sandbox.Caller, id string) error {
 	if err := administrator(c); err != nil {
 		return err

@@ -8,7 +8,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// TestDerived: a derived key is good for its thread and user alone, is the same each time, and ends with the key that it was derived from.
+// TestDerived: a derived key is valid for its thread and user alone, is the same each time, and ends with
+// its parent key.
 func TestDerived(t *testing.T) {
 	ctx := t.Context()
 	k, _, now := setup(t)

@@ -140,8 +140,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRevokedElsewhere: a key that another server revokes stops working as soon as it is heard of, without waiting for
-// the cache, and a key that it makes works.
+// TestRevokedElsewhere: when another server revokes a key, it stops working here as soon as this server
+// hears of it, without waiting for the cache. A key that the other server makes works.
 func TestRevokedElsewhere(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	k, c, now := setup(t)

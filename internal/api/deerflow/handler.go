@@ -1,6 +1,6 @@
 // Package deerflow makes a server a drop-in for the sandboxes of DeerFlow. It answers the requests of
-// DeerFlow's sandbox provisioner. At an address for each sandbox it answers those that DeerFlow sends to
-// its all-in-one sandbox.
+// DeerFlow's sandbox provisioner. It also has an address for each sandbox, which answers DeerFlow's requests
+// to its all-in-one sandbox.
 //
 // Each of them becomes requests of the public API, which are answered by its handler in this process. So they are authenticated, limited, recorded,
 // judged by the policy and passed on to other servers as all requests are.
@@ -76,7 +76,7 @@ func New(o Options) (http.Handler, error) {
 	return a.skipping(), nil
 }
 
-// skipping keeps the API's own paths from the mux, which would redirect those that are not clean.
+// skipping keeps the API's own paths from the mux, which would redirect paths that are not clean.
 func (a *adapter) skipping() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == prefix || strings.HasPrefix(r.URL.Path, prefix+"/") {

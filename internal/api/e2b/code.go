@@ -27,7 +27,7 @@ type executeBody struct {
 	Env       map[string]string `json:"env_vars"`
 }
 
-// contextLanguages are those that keep their variables; bash runs afresh each time.
+// contextLanguages are the languages that keep their variables; bash runs afresh each time.
 var contextLanguages = map[string]bool{"python": true, "javascript": true, "typescript": true}
 
 // language is ours for a name of E2B's.
@@ -272,8 +272,8 @@ func failed(res *sandbox.Result, lang, complaint string) map[string]any {
 	return is("KeyboardInterrupt", "the code was ended", "")
 }
 
-// thrown reads the error that code ended with from what it printed. For Python it is the first line after
-// the last traceback that looks like an error's (frames are indented), with the name that heads the
+// thrown finds the error that code ended with in its output. For Python it is the first line after the last
+// traceback that looks like an error's, because frames are indented. Its name is the one that heads the
 // traceback, if any. Without a traceback (bad syntax), and in other languages, it is the first line that
 // begins with the name of an error.
 func thrown(lang, complaint string) (name, value string, ok bool) {

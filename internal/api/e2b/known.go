@@ -29,8 +29,9 @@ const (
 	endAgain = 30 * time.Second
 )
 
-// knownSandboxes are those that were asked about lately, and the clocks of those that end. Another server, or this one after
-// it started anew, finds all of it in the labels as soon as the sandbox is asked about, or listed.
+// knownSandboxes remembers the sandboxes that clients asked about lately, and the clocks of sandboxes with
+// an end. Another server, or this one after a restart, reads all of it from the labels. It does so when a
+// client asks about the sandbox or lists it.
 type knownSandboxes struct {
 	threads   service.Threads
 	sandboxes service.Sandboxes

@@ -142,7 +142,7 @@ func (m *methods) own(name string) bool {
 	return ownTools[name]
 }
 
-// items returns the members of a list; own are those that the SDK would answer with.
+// items returns the members of a list; own are the members of the SDK's own answer.
 type items func(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error)
 
 // list answers with one page of a list: what the SDK says, completed by what the thread's servers have.

@@ -33,8 +33,8 @@ func serverOfURI(shown string) (server, uri string, ok bool) {
 	return server, uri, err == nil && server != ""
 }
 
-// toolItems returns the tools of the thread in its mode: in code mode ours and those that are to be offered
-// always; in direct mode all, but not those that only a search finds.
+// toolItems returns the tools of the thread in its mode. In code mode these are ours and the tools that are
+// always offered. In direct mode these are all tools except the ones that only a search finds.
 func (m *methods) toolItems(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error) {
 	offer, err := m.o.Upstream.Offer(ctx, m.caller(ctx), m.scope.Thread)
 	if err != nil {
@@ -317,7 +317,7 @@ func (m *methods) getPrompt(ctx context.Context, p *sdk.GetPromptParams) (sdk.Re
 	return m.era(r, false), nil
 }
 
-// promptOf finds the prompt that a name stands for, among those that are listed.
+// promptOf finds the listed prompt that a name stands for.
 func (m *methods) promptOf(ctx context.Context, shown string) (server, name string, err error) {
 	if m.scope.Only != "" {
 		return m.scope.Only, shown, nil

@@ -15,7 +15,7 @@ import (
 // What administrators do, and what requests pass on their way. The use cases of agents are in
 // internal/service.
 
-// Administration is what administrators do. Those that may be nil say so.
+// Administration is what administrators do. Its fields say so when they may be nil.
 type Administration struct {
 	MCPServers mcpServers
 	MCPLogins  mcpLogins
@@ -63,8 +63,8 @@ type rules interface {
 	// PutPolicy replaces rules. Invalid has a field for each problem; Conflict: digest is not that of what
 	// is there.
 	PutPolicy(ctx context.Context, c sandbox.Caller, tenant, text, digest string) (policy.Status, error)
-	// TryPolicy says what rules say of a call, or of a record of the caller's tenant. text "" are those
-	// that count.
+	// TryPolicy returns the decision of rules on a call, or on a record of the caller's tenant. An empty
+	// text means the rules in force.
 	TryPolicy(ctx context.Context, c sandbox.Caller, tenant, text string, call *policy.Sample, record string) (policy.Trial, error)
 }
 

@@ -84,7 +84,7 @@ func readClientModels(t *testing.T, doc apiDoc) *clientModels {
 	return c
 }
 
-// inModel is which fields of s a model has: those that the table puts in order, then those that are new.
+// inModel returns the fields of s that a model has: first the ones that the table orders, then new ones.
 func inModel(s apiSchema, first, without []string) []string {
 	all := slices.Clone(first)
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {

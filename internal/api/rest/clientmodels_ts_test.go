@@ -69,7 +69,7 @@ func tsComment(b *bytes.Buffer, indent, text string) {
 	}
 }
 
-// tsField is a field without its comment. One that may be anything may be undefined.
+// tsField returns a field without its comment. A field of any type may be undefined.
 func (c *clientModels) tsField(f clientField, indent string) string {
 	name, typ := f.name, c.tsType(f, indent)
 	if !f.required || typ == "unknown" {

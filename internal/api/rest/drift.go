@@ -25,7 +25,7 @@ type approveBody struct {
 	Hash string `json:"hash,omitempty" maxLength:"64" doc:"Of what was looked at: a conflict when the tool is another by now"`
 }
 
-// approvedTools are those that were approved.
+// approvedTools lists the tools that were approved.
 type approvedTools struct {
 	Approved []string `json:"approved"`
 }

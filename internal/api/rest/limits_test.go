@@ -65,7 +65,8 @@ func TestLimitMet(t *testing.T) {
 	}
 }
 
-// TestRequestsAreCounted: each once, and those that start an exec together with its own limits.
+// TestRequestsAreCounted: each request counts once; a request that starts an exec counts with the exec's own
+// limits.
 func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	w, l := newWorld(t), &limiting{}

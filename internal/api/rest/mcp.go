@@ -23,8 +23,8 @@ type mcpRoutes struct {
 	options mcp.Options
 }
 
-// mcpRoutes serves /mcp and /mcp/<thread>, where all of a thread's tools are, and
-// /mcp/<thread>/<server>, which is one of the thread's MCP servers as it is, under its own names.
+// mcpRoutes serves /mcp and /mcp/<thread>, which have all of a thread's tools. It also serves
+// /mcp/<thread>/<server>, which is one of the thread's MCP servers unchanged, under its own names.
 func (s mcpRoutes) add(routes gin.IRoutes) {
 	m := mcp.New(s.options)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {

@@ -101,8 +101,8 @@ func wantRefused(rule route.Rule, path, who string) bool {
 	return rule.Check(sandbox.Caller{Role: sandbox.Role(who)}) != nil
 }
 
-// TestThreadScope: a credential for some threads is good for these, by path and by header, and for no route
-// that names none, nor for a thread that only a header names.
+// TestThreadScope: a credential for some threads is valid for these, by path and by header. It is not valid
+// for a route that names no thread, nor for a thread that only a header names.
 func TestThreadScope(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

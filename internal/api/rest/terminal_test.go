@@ -247,8 +247,8 @@ func TestTerminalRevokedKey(t *testing.T) {
 	<-left
 }
 
-// TestTerminalClientGone: the follower of a client that went away ends, and so does that of a client that
-// takes nothing, while the exec goes on for others.
+// TestTerminalClientGone: the follower of a client that left ends, and so does that of a client that reads
+// nothing. The exec goes on for others.
 func TestTerminalClientGone(t *testing.T) {
 	t.Parallel()
 	h := newTerminalHost(t)

@@ -106,8 +106,8 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestExecTerminal: what is typed goes out as it is, what is shown comes as it is, a lost connection is
-// taken up where it broke, and the terminal is left as it was found.
+// TestExecTerminal: input and output pass unchanged. A lost connection resumes where it broke. The terminal
+// is left as it was found.
 func TestExecTerminal(t *testing.T) {
 	api := &terminalServer{}
 	srv := httptest.NewServer(api)

@@ -1,6 +1,6 @@
 // Package bomb has programs that use up all there is of one thing. They run in a sandbox, in tests and in
-// measurements of what a neighbour notices, and in a plain container to see that nothing but the sandbox's
-// limits stops them.
+// measurements of what a neighbour notices. They also run in a plain container, to show that only the
+// sandbox's limits stop them.
 package bomb
 
 import (

@@ -251,7 +251,7 @@ func forgedTokens(t *testing.T, b *bed) {
 	}
 }
 
-// guesses sends 300 wrong keys, and counts those that were looked at.
+// guesses sends 300 wrong keys, and counts the ones that the server looked up.
 func (b *bed) guesses(t *testing.T, from func(i int) string) (looked int) {
 	t.Helper()
 	for i := range 300 {

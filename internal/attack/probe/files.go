@@ -242,8 +242,8 @@ func writeRoot(f wire.Facts) (string, error) {
 	return "", worst
 }
 
-// writeDaemon overwrites the program that the next sandbox runs as PID 1 (the aim of CVE-2019-5736), by its
-// path and by the link to what PID 1 runs.
+// writeDaemon overwrites the program that the next sandbox runs as PID 1 (the aim of CVE-2019-5736). It
+// tries the program's path and the link to what PID 1 runs.
 func writeDaemon(wire.Facts) (string, error) {
 	var worst error
 	for _, path := range []string{"/proc/1/exe", "/opt/skerry/skerry-sandboxd"} {

@@ -209,8 +209,8 @@ func adjtimex(wire.Facts) (string, error) {
 	return "set the clock's tick", err
 }
 
-// reboot asks for less than a reboot: that the keyboard may cause one. Within a pid namespace that is no
-// valid wish, and a kernel that says so has let the caller through to where a restart would be obeyed.
+// reboot asks for less than a reboot: that the keyboard may cause one. Within a pid namespace that request
+// is invalid. A kernel that says so has let the caller reach the code that would restart the machine.
 func reboot(wire.Facts) (string, error) {
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_ON)
 	if errors.Is(err, unix.EINVAL) {

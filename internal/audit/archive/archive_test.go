@@ -13,7 +13,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// TestFolder: an object is there as a whole or not at all, and a folder that is not mounted is neither made nor taken for an empty one.
+// TestFolder: an object is there as a whole or not at all. A folder that is not mounted is neither made nor
+// taken for an empty one.
 func TestFolder(t *testing.T) {
 	dir := t.TempDir()
 	f := NewFolder(dir)

@@ -351,7 +351,7 @@ func (j *Journal) Stop() {
 	j.noteGap()
 }
 
-// Seal refuses records from now on. Those that are written can still be made durable.
+// Seal refuses records from now on. Written records can still be made durable.
 func (j *Journal) Seal() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

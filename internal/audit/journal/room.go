@@ -13,9 +13,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store/groupcommit"
 )
 
-// Room is made ahead of the records, by filling the segment with zeros in the background. A commit then changes no
-// metadata of the file system and waits for no journal, and a disk that is full leaves room in which the ends of what
-// was begun are still recorded.
+// Room is made ahead of the records: a goroutine fills the segment with zeros in the background. A commit
+// then changes no metadata of the file system and waits for no journal. On a full disk, the room still takes
+// the ends of what was begun.
 const (
 	// DefaultAhead is how much room is made ahead. It is filled up when half of it is left.
 	DefaultAhead = 2 << 20

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// A line of the log is the JSON of a Record, whose last member is hash. The hash is the sha256 of
-// the very same bytes with an empty hash, so that a check needs no second opinion on how JSON is
-// written, and a line of an older version with fewer members stays valid.
+// A line of the log is the JSON of a Record, whose last member is hash. The hash is the sha256 of the very
+// same bytes with an empty hash. So a check needs no second opinion on how JSON is written, and a line of an
+// older version with fewer members stays valid.
 const (
 	hashMember = `"hash":"`
 	lineEnd    = `"}`

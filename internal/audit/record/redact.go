@@ -13,8 +13,8 @@ import (
 // hidden stands for a value that the log does not keep.
 const hidden = "***"
 
-// secretName finds a telling name. Each exec's arguments are searched through, so that what is ASCII, as nearly all
-// of it is, is searched without the expression, in a tenth of the time.
+// secretName finds a telling name. Each exec's arguments are searched through. Nearly all of them are ASCII,
+// which is searched without the expression, in a tenth of the time.
 var secretName = regexp.MustCompile(`(?i)pass|secret|token|key|authorization|cookie|credential`)
 
 // secretWords are those of secretName by their first letter.

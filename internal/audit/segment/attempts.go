@@ -44,8 +44,8 @@ func (a Attempts) List() []record.Record {
 	})
 }
 
-// Beside a segment lies a file with the attempts that were open when it was begun, so that a start
-// reads one segment and not all. It is a help only: without it the segments before are read.
+// Beside a segment lies a file with the attempts that were open when the segment began. So a start reads one
+// segment and not all. Without the file, a start reads the segments before.
 
 // AttemptsPath is that file of a segment.
 func AttemptsPath(segmentPath string) string {

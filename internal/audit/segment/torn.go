@@ -14,9 +14,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
-// CutTorn moves aside what a crash left of records that no caller was told are durable: the beginning of one at the end,
-// or, after a power cut, pieces of several, with zeros between them where the disk was not written yet. A signature
-// behind such a hole says that what is missing was durable once: that is no crash, and is left for Verify.
+// CutTorn moves aside what a crash left of records that no caller was told are durable. That is the
+// beginning of a record at the end, or, after a power cut, pieces of several. Zeros lie between the pieces
+// where the disk was not written yet. A signature behind such a hole says that the missing records were
+// durable once: that is no crash, and is left for Verify.
 func CutTorn(path string, log *slog.Logger) error {
 	in, err := Scan(path, func(record.Record) {})
 	if err != nil {

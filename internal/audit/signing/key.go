@@ -116,8 +116,8 @@ type File struct {
 	key   Key
 }
 
-// OpenFile reads a key file, or makes it when it is not there; made says so. It is refused when it lies in the data folder,
-// or when others than the user of this process can read it or put another in its place.
+// OpenFile reads a key file, or makes it when it is not there; made says so. It refuses a file in the data
+// folder. It also refuses a file that others than the user of this process can read or replace.
 func OpenFile(path, data string) (f *File, made bool, err error) {
 	f = &File{path: path, data: data}
 	if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

@@ -74,8 +74,8 @@ type PublicKey struct {
 
 // Options say against what a log is checked, besides itself.
 type Options struct {
-	// Keys are those that signed, the oldest first: an older one is not believed behind a newer one. Without keys
-	// signatures are not checked.
+	// Keys are the keys that signed, the oldest first: an older one is not believed behind a newer one.
+	// Without keys signatures are not checked.
 	Keys []PublicKey
 	// Expect are heads that are held elsewhere.
 	Expect []record.Head

@@ -183,7 +183,7 @@ func (s *imageStore) config(ctx context.Context, found images.Image) (ocispec.Im
 	return config, json.Unmarshal(data, &config)
 }
 
-// unpack makes the snapshots of an image's layers, those that are missing.
+// unpack makes the missing snapshots of an image's layers.
 func (s *imageStore) unpack(ctx context.Context, found images.Image) error {
 	return client.NewImage(s.engine, found).Unpack(ctx, snapshotter)
 }

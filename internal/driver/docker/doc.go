@@ -1,9 +1,9 @@
 // Package docker starts sandboxes through a Docker engine, API 1.41 or newer.
 //
-// The container's name is the sandbox's id, and all that is remembered of a sandbox is in the
-// container's labels: the engine is the only state. Runtime names in a Spec ("runc", "runsc") are
-// matched with those that the engine has registered, by name or by the name of their program. runsc
-// must be registered with "--platform=systrap", "--host-uds=all" and "--oci-seccomp".
+// The container's name is the sandbox's id, and the container's labels hold all that is remembered of a
+// sandbox: the engine is the only state. Runtime names in a Spec ("runc", "runsc") match a runtime that the
+// engine has registered, by name or by the name of its program. runsc must be registered with
+// "--platform=systrap", "--host-uds=all" and "--oci-seccomp".
 //
 // The engine has no way to set nosuid and nodev on a bind mount. What they would stop is stopped
 // by no_new_privs and by the device cgroup, and drivertest looks at that outcome.

@@ -87,8 +87,8 @@ func (r *relay) cut() {
 	r.group.Wait()
 }
 
-// TestWatchReconnects: what ends while the engine is away is reported when it is back, also when
-// nothing is left of it, and later ends are reported as ever.
+// TestWatchReconnects: the driver reports what ends while the engine is away once it is back, also when
+// nothing is left of it. Later ends are reported as ever.
 func TestWatchReconnects(t *testing.T) {
 	c := engine(t)
 	importImage(t, c, "skerry/drivertest-watch:1")

@@ -12,8 +12,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/docker/dockertest"
 )
 
-// TestEngineKilledAtStart: an engine that was killed while it started a container takes it, from then on, for one
-// that never ran, though its first process may be there or come to be. Remove leaves nothing of it.
+// TestEngineKilledAtStart: an engine that was killed while it started a container believes from then on that
+// it never ran. But its first process may exist, or appear later. Remove leaves nothing of it.
 func TestEngineKilledAtStart(t *testing.T) {
 	e, err := dockertest.Start()
 	must(t, err)

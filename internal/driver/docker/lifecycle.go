@@ -243,7 +243,7 @@ func (d *Driver) removeContainer(ctx context.Context, id sandbox.ID, c *containe
 	case c.State.Status == container.StateCreated:
 		d.remind(ctx, c.ID)
 	case c.State.Paused:
-		// A frozen process takes no signal, and the engine gives up only after 10 s. Should this fail, the
+		// A frozen process takes no signal, and the engine stops trying only after 10 s. If this fails, the
 		// removal below says so.
 		_, _ = d.engine.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})
 	}

@@ -13,10 +13,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// cgroupParent is the cgroup under which each sandbox gets its own: beside the host's services, so that the weight of
-// one counts among them, too. In a group of all containers, which is the default of an engine that makes cgroups
-// itself, it would count among those alone, and the group as much as before. An engine that has systemd make them takes
-// slices only, and puts containers beside the services by itself.
+// cgroupParent is the cgroup under which each sandbox gets its own. It is beside the host's services, so
+// that the weight of one sandbox counts among them, too. An engine that makes cgroups itself puts containers
+// in one group by default. There the weight would count among the containers alone, and the group would
+// weigh as much as before. An engine that has systemd make them takes slices only, and puts containers
+// beside the services by itself.
 const cgroupParent = "/"
 
 // engineGroup is where the engine puts a container: "" when this process does not see it, as a server in a

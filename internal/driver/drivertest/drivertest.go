@@ -1,6 +1,6 @@
-// Package drivertest is the one suite that every driver passes on every runtime that it declares. It
-// asserts the contract of package driver from outside, and the limits and the hardening of design §4
-// from inside, with a program of its own as PID 1 (folder probe).
+// Package drivertest is the one suite that every driver passes on every runtime that it declares. It asserts
+// the contract of package driver from outside. From inside it asserts the limits and the hardening of design
+// §4, with a program of its own as PID 1 (folder probe).
 //
 // A driver's test calls Main from TestMain and Run with a Harness for each runtime:
 //

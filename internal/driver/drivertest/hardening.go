@@ -130,9 +130,9 @@ func (s *suite) namespaces(t *testing.T, r *rig) {
 	}
 }
 
-// userNamespace: what the driver declares is so, seen from the host: in a user namespace of its own the
-// sandbox's uid is itself, and neither the host's root nor any other uid of the host is in it. A file of
-// another owner then belongs to no user, which only a kernel that shows the host's owners tells inside.
+// userNamespace checks what the driver declares, seen from the host. In its own user namespace the sandbox's
+// uid is itself, and neither the host's root nor another uid of the host is in it. A file of another owner
+// then belongs to no user. Only a kernel that shows the host's owners tells that inside.
 func (s *suite) userNamespace(t *testing.T, r *rig) {
 	declared := slices.Contains(s.caps.UserNamespaces, s.h.Runtime)
 	if why := s.caps.NoUserNamespace[s.h.Runtime]; declared == (why != "") {
@@ -402,7 +402,7 @@ func (s *suite) syscalls(t *testing.T, r *rig) {
 	}
 }
 
-// letThrough makes each attempt, and names those that were not refused.
+// letThrough makes each attempt, and names the ones that were not refused.
 func letThrough(t *testing.T, r *rig, names []string, own bool) []string {
 	t.Helper()
 	refusals := []int{int(unix.EPERM), int(unix.EACCES), int(unix.ENOSYS), int(unix.EROFS), int(unix.EAFNOSUPPORT)}

@@ -134,7 +134,7 @@ func (s *suite) concurrency(t *testing.T) {
 	})
 }
 
-// atOnce runs n calls at the same time and reports those that fail.
+// atOnce runs n calls at the same time and reports the ones that fail.
 func atOnce(t *testing.T, n int, call func(i int) error) {
 	t.Helper()
 	var group sync.WaitGroup

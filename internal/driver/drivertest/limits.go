@@ -122,8 +122,8 @@ func (s *suite) limitTmpfs(t *testing.T) {
 	}
 }
 
-// limitCore: a crash dumps no core, also when its limit was lowered to 0, at which the kernel would still
-// hand it to a program of the host.
+// limitCore: a crash dumps no core, also when the process lowered its limit to 0. At 0 the kernel would
+// still pass the core to a program of the host.
 func (s *suite) limitCore(t *testing.T) {
 	r := s.start(t)
 	for _, limit := range []int64{1, 0} {

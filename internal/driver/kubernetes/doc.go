@@ -9,8 +9,8 @@
 // resource limits, the limit of processes (counted by uid; each sandbox has its own) and the system call
 // filter. See package confine.
 //
-// Pods are watched, never polled. What is asked of one pod (Inspect, List) is asked of the API server, so that it is true
-// also for pods that another server made just now.
+// Pods are watched, never polled. Questions about one pod (Inspect, List) go to the API server. So the
+// answer also holds for pods that another server made just now.
 //
 // Locks: pods.mu guards the state of pods. An end enters the feed of events under it; watchers are called
 // without it. tunnels.mu and labelQueue.mu guard maps, proof.mu three values. policy.mu is held while the

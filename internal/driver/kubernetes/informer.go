@@ -22,8 +22,8 @@ import (
 // resync is how often the informer tells all pods again that it knows, so that nothing that was overlooked stays so.
 const resync = 10 * time.Minute
 
-// pods follows the pods of the namespace through one informer, which lists and watches again by itself, with growing
-// pauses, when the API server goes away.
+// pods follows the pods of the namespace through one informer. When the API server goes away, the informer
+// lists and watches again by itself, with growing pauses.
 type pods struct {
 	informer cache.SharedIndexInformer
 	log      *slog.Logger

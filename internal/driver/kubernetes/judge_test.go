@@ -95,7 +95,7 @@ func waiting(container, reason, message string) *corev1.Pod {
 	return &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{status}}}
 }
 
-// TestProblems: a pod that cannot start fails at once, and one that may start is waited for.
+// TestProblems: a pod that cannot start fails at once, and the driver waits for a pod that may start.
 func TestProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod

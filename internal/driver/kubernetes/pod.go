@@ -202,8 +202,9 @@ func (o Options) bridgeContainer(r hardening.Runtime) corev1.Container {
 		Ports:         []corev1.ContainerPort{{Name: "bridge", ContainerPort: sidecar.Port}},
 		Resources:     o.bridgeResources(),
 		VolumeMounts:  bridgeMounts(),
-		// The kubelet starts the sandbox when this has ended well. A startup probe would say the same, but is asked once a
-		// second, and only after the kubelet has told the API server that the sidecar runs.
+		// The kubelet starts the sandbox when this has ended well. A startup probe would say the same. But
+		// the kubelet runs it once a second, and only after it has told the API server that the sidecar
+		// runs.
 		Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{
 			Command: []string{bridgeProgram, "--await=" + bridgeTime, "--run=" + sandbox.RunDir},
 		}}},

@@ -199,8 +199,8 @@ func TestOneNode(t *testing.T) {
 	}
 }
 
-// TestOnlyTheSidecar: the certificate is in no other container, the sandbox writes where it may only, and no process
-// of the one container sees those of the other.
+// TestOnlyTheSidecar: the certificate is in no other container, and the sandbox writes only where it may. No
+// process of the one container sees those of the other.
 func TestOnlyTheSidecar(t *testing.T) {
 	pod, err := testOptions(t).pod(testSpec(t), "")
 	if err != nil {

@@ -49,8 +49,9 @@ func (o Options) poolPod(pool string, spec sandbox.Spec, class string) (*corev1.
 	return p, nil
 }
 
-// Pool returns the objects of agent-sandbox that make a warm pool of sandboxes like spec, of which image, runtime, arguments,
-// hostname, limits and loosened points count: a Secret, a SandboxTemplate and a SandboxWarmPool. The Secret has a private key.
+// Pool returns the objects of agent-sandbox for a warm pool of sandboxes like spec: a Secret, a
+// SandboxTemplate and a SandboxWarmPool. Of spec, its image, runtime, arguments, hostname, limits and
+// loosened points count. The Secret has a private key.
 func (o Options) Pool(pool string, spec sandbox.Spec, replicas int) ([]map[string]any, error) {
 	if err := complete(&o); err != nil {
 		return nil, err

@@ -69,8 +69,9 @@ func (p *proof) note(why string) {
 	p.closed, p.open, p.why = time.Time{}, time.Now(), why
 }
 
-// proveClosed shows, when it is time, that code in a sandbox cannot reach the API server of the cluster, which every pod without a policy can. A
-// plugin may need a moment with a new pod; while that lasts nothing of the sandbox's runs.
+// proveClosed shows, when it is time, that code in a sandbox cannot reach the API server of the cluster.
+// Every pod without a policy can. A plugin may need a moment with a new pod; while that lasts nothing of the
+// sandbox runs.
 func (d networkProof) proveClosed(ctx context.Context, id sandbox.ID) error {
 	if d.o.Unpoliced || !d.o.ProveClosed || !d.proof.due() {
 		return nil

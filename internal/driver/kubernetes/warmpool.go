@@ -107,8 +107,8 @@ func (d warmPool) claimPod(ctx context.Context, spec sandbox.Spec) (made bool, e
 	return true, nil
 }
 
-// sandboxClaim describes the claim. It asks for no labels of the pod, which agent-sandbox lets claims do within one domain
-// only, and for no variables, which would have it make a new pod.
+// sandboxClaim describes the claim. It asks for no labels of the pod, which agent-sandbox lets claims set
+// within one domain only. It asks for no variables, because agent-sandbox would make a new pod for them.
 func (o Options) sandboxClaim(spec sandbox.Spec, annotations map[string]string) *unstructured.Unstructured {
 	c := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"warmPoolRef": map[string]any{"name": spec.ClaimPool}},

@@ -119,7 +119,7 @@ func readRecord(bundle string) (record, error) {
 	return rec, json.Unmarshal(data, &rec)
 }
 
-// readRecords reads the records of all bundles. Those that vanish meanwhile are left out.
+// readRecords reads the records of all bundles. It leaves out bundles that vanish meanwhile.
 func readRecords(bundles string) ([]record, error) {
 	ids, err := bundleIDs(bundles)
 	if err != nil {

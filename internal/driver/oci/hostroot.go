@@ -40,7 +40,7 @@ var hostLinks = []string{"/etc/localtime", "/etc/os-release"}
 const nsswitch = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"
 
 // hostRootfs makes, under the driver's root, the skeleton of a root file system that consists of the host's
-// /usr, and returns the mounts that fill it. Another call updates it.
+// /usr. It returns the mounts that fill it. Another call updates it.
 func (d *Driver) hostRootfs(how ociconfig.Binding) (image, []specs.Mount, error) {
 	d.hostRoot.Lock()
 	defer d.hostRoot.Unlock()

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// refreshAfter is how old keys get before they are asked for again, while those that are there go on.
+	// refreshAfter is how old keys get before the server fetches them again. The old keys stay valid
+	// meanwhile.
 	refreshAfter = 10 * time.Minute
 	// keepFor is how long keys are good for when their issuer cannot be reached.
 	keepFor = 24 * time.Hour

@@ -25,8 +25,8 @@ const (
 	DefaultLifetime = 24 * time.Hour
 )
 
-// Algorithms are those that may be allowed: signatures by a private key that only the issuer has. Not among
-// them: none, and HS…, whose key would be the published one.
+// Algorithms returns the algorithms that may be allowed: signatures by a private key that only the issuer
+// has. It leaves out none, and HS…, whose key would be the published one.
 func Algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 }
@@ -50,7 +50,7 @@ type Issuer struct {
 	// Tenant is that of all tokens, or TenantClaim says where a token names it. One of both.
 	Tenant      string
 	TenantClaim string
-	// Tenants are those that TenantClaim may name; "*" among them: any.
+	// Tenants lists the tenants that TenantClaim may name; "*" allows any.
 	Tenants []string
 	// UserClaim names the user; sub when empty.
 	UserClaim string
@@ -60,7 +60,7 @@ type Issuer struct {
 	Roles      map[string]sandbox.Role
 	// DefaultRole is that of a token without a role; "": it is refused.
 	DefaultRole sandbox.Role
-	// CapabilitiesClaim has names as RolesClaim does; those that can be no capability are left out.
+	// CapabilitiesClaim has names as RolesClaim does. Names that cannot be capabilities are left out.
 	CapabilitiesClaim string
 	// Skew is how far clocks may differ; DefaultSkew when zero.
 	Skew time.Duration

@@ -237,8 +237,8 @@ func TestIssuers(t *testing.T) {
 	}
 }
 
-// TestRotation: new keys are found when a token names them, keys that are gone stop working, and the issuer is asked
-// no more often than it has to be.
+// TestRotation: the server finds new keys when a token names them. Removed keys stop working. The server
+// asks the issuer no more often than needed.
 func TestRotation(t *testing.T) {
 	b := newBed(t, nil)
 	old := func() string { return b.token(t, nil) }
@@ -309,7 +309,8 @@ func (b *bed) settle() {
 	}
 }
 
-// TestSlowIssuer: while the issuer thinks, known keys work, and who waits for it gives up when its request does.
+// TestSlowIssuer: while the issuer thinks, known keys work, and a request that waits for it stops waiting
+// when its client leaves.
 func TestSlowIssuer(t *testing.T) {
 	b := newBed(t, nil)
 	b.wants(t, "good", b.token(t, nil), "")

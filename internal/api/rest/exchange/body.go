@@ -40,7 +40,7 @@ func Slow(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// Body returns r, the body of a request or a part of it, with the kinds of errors of one that does not
+// Body returns r, the body of a request or a part of it. Its errors have the kinds of a body that does not
 // arrive whole.
 func Body(r io.Reader) io.Reader { return &upload{r} }
 

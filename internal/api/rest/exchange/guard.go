@@ -11,8 +11,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Guard keeps web pages away: a page in a browser on the same machine could otherwise send requests
-// to a server without authentication, by its own origin or by a DNS name that it points here.
+// Guard keeps web pages away. A page in a browser on the same machine could otherwise send requests to a
+// server without authentication. It could use its own origin, or a DNS name that it points here.
 type Guard struct {
 	hosts      map[string]bool // "name" (any port) or "name:port"
 	anyHost    bool

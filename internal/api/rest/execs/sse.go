@@ -181,9 +181,8 @@ func (e *execStream) end(ctx context.Context, err error) {
 	}
 }
 
-// textStream makes text of the pieces of an output stream. The end of a piece that may be the
-// beginning of a character is held back until the next piece, so that text is never shown as base64
-// only because of where it was cut.
+// textStream makes text of the pieces of an output stream. It holds back the end of a piece that may begin a
+// character until the next piece. So a cut in the middle of a character never turns text into base64.
 type textStream struct{ held []byte }
 
 func (t *textStream) next(piece []byte) outputData {

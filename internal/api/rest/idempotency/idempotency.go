@@ -34,10 +34,10 @@ const (
 
 // Memory remembers the answers to requests with an Idempotency-Key for 24 hours.
 type Memory interface {
-	// Begin claims key for a request whose method, path and body have the hash fingerprint, and which,
-	// when it is a retry, was first sent age ago. first: go on and call Finish. Else answer is what the
-	// first request was answered with; sandbox.KeyConflict when that one is still running or unknown
-	// what became of it, Invalid when it had another fingerprint.
+	// Begin claims key for a request whose method, path and body have the hash fingerprint. age is how long
+	// ago a retry was first sent. first: go on and call Finish. Else answer is the answer to the first
+	// request. The error is sandbox.KeyConflict when that request still runs or its outcome is unknown, and
+	// Invalid when it had another fingerprint.
 	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (first bool, answer []byte, err error)
 	// Finish stores the answer; a nil answer frees the key.
 	Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error

@@ -21,7 +21,7 @@ type API struct {
 	open   huma.API // routes that do not
 }
 
-// NewAPI returns an API without routes. Those that need a caller are closed's, the others open's.
+// NewAPI returns an API without routes. Routes that need a caller belong to closed, the others to open.
 func NewAPI(t *Table, closed, open huma.API) *API { return &API{t, closed, open} }
 
 // OpenAPI is the document.

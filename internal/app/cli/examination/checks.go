@@ -29,7 +29,7 @@ import (
 // templateChecks look at the driver, and at what sandboxes are made of.
 type templateChecks struct{ *examination }
 
-// Deadlines of checks. Those that wait for others have more than these.
+// Deadlines of checks. Checks that wait for other programs have longer ones than these.
 const (
 	hostWait     = 10 * time.Second // files and system calls; a network disk may hang
 	stateWait    = 15 * time.Second

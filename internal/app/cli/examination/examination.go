@@ -30,8 +30,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
-// examination is one run of `skerry doctor`. It opens the parts of a server, by the same code, on a data folder
-// of its own, so that a server that runs is not disturbed and nothing of its state is changed.
+// examination is one run of `skerry doctor`. It opens the parts of a server, by the same code, on its own
+// data folder. So it does not disturb a running server or change its state.
 type examination struct {
 	cfg          config.Config
 	loaded       error  // of reading the configuration

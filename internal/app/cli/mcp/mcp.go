@@ -29,7 +29,7 @@ audit log.`
 
 // toolSource is where `skerry mcp` finds tools: a Skerry server, or MCP servers started here.
 type toolSource interface {
-	// servers lists all servers, those that do not answer too.
+	// servers lists all servers, including servers that do not answer.
 	servers(ctx context.Context) ([]sandbox.ToolServer, error)
 	// toolsOf returns all tools of one server.
 	toolsOf(ctx context.Context, server string) ([]sandbox.Tool, error)

@@ -94,8 +94,8 @@ func Exists(group string) bool {
 	return mount != "" && err == nil && info.IsDir()
 }
 
-// Usage is what the processes of a group have used, those that have ended included: how long they ran, and how many
-// new ones its limit did not let be. fs.ErrNotExist: it is not seen.
+// Usage is the usage of a group's processes, including ended ones: how long they ran, and how many new
+// processes its limit refused. fs.ErrNotExist: this process does not see the group.
 func Usage(group string) (cpu time.Duration, refused uint64, err error) {
 	if cpu, err = cpuTime(group); err != nil {
 		return 0, 0, err

@@ -10,7 +10,7 @@ import (
 // endsBuffer lets a watch go on while its reader is busy with a burst.
 const endsBuffer = 64
 
-// Ends reports the ends of sandboxes to one caller of Watch, also those that came while the engine was away. Only the
+// Ends reports the ends of sandboxes to one caller of Watch, also ends while the engine was away. Only the
 // goroutine of that watch uses it.
 type Ends struct {
 	reports chan driver.Event

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestFeed: each reader has all events since it came, in their order, though no reader waits when they are put, and a reader
-// ends with its context or with the driver.
+// TestFeed: each reader has all events since it came, in their order, though no reader waits when they are
+// put. A reader ends with its context or with the driver.
 func TestFeed(t *testing.T) {
 	var f Feed
 	var running sync.WaitGroup

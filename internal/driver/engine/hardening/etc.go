@@ -12,8 +12,8 @@ import (
 )
 
 // EtcFiles are the files of /etc that differ between sandboxes, by name. They make localhost and the
-// sandbox's own name resolve, give its uid a name (Node's os.userInfo and Python's getpass fail
-// without one), and hide the host's name servers, which are out of reach anyway. A driver mounts them
+// sandbox's own name resolve. They name its uid, because Node's os.userInfo and Python's getpass fail
+// without a name. They hide the host's name servers, which are out of reach anyway. A driver mounts them
 // read-only over those of the image.
 type EtcFiles map[string][]byte
 

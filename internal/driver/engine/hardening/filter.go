@@ -31,9 +31,9 @@ const (
 // filterArch is the machine's number in seccomp_data (AUDIT_ARCH_*).
 var filterArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// SeccompFilter returns the profile as a program that a process loads into the kernel by itself, where the engine that
-// starts it takes no profile from us: the instructions of struct sock_filter, one after the other, little endian. It
-// is for machines of this program's own kind.
+// SeccompFilter returns the profile as a program that a process loads into the kernel itself. It serves
+// engines that take no profile from us. The program is the instructions of struct sock_filter, one after the
+// other, little endian. It is for machines of this program's own kind.
 func SeccompFilter(r Runtime, loosen ...sandbox.Loosening) ([]byte, error) {
 	profile, err := SeccompOCI(r, loosen...)
 	if err != nil {

@@ -191,8 +191,8 @@ func TestCPUQuota(t *testing.T) {
 	}
 }
 
-// TestFilterIsAlwaysTheSame: sandboxes that are described before they are asked for are compared with those that would be
-// made.
+// TestFilterIsAlwaysTheSame: the server compares sandboxes described ahead of a request with the ones that
+// it would make.
 func TestFilterIsAlwaysTheSame(t *testing.T) {
 	for _, r := range Runtimes() {
 		first, err := SeccompFilter(r)

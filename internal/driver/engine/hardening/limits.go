@@ -18,15 +18,15 @@ func ShmBytes(spec sandbox.Spec) int64 {
 	return DefaultShmBytes
 }
 
-// The kernel's CPU quota, in microseconds. What a sandbox has used up of it is only looked at when a period
-// begins, so in a long one its processes hold every CPU for long: a neighbour waits behind them.
+// The kernel's CPU quota, in microseconds. The kernel checks a sandbox's use only when a period begins. In a
+// long period, its processes hold every CPU for long, and a neighbour waits behind them.
 const (
 	cpuPeriod   = 10_000 // the kernel's default is 100,000
 	minCPUQuota = 1000   // the kernel takes none that is shorter
 )
 
-// CPUQuota returns the microseconds of CPU time that a sandbox may use in each period, which is as long as it must
-// be for the quota of a small limit.
+// CPUQuota returns the microseconds of CPU time that a sandbox may use in each period. The period is as long
+// as the quota of a small limit needs.
 func CPUQuota(l sandbox.Limits) (quota, period int64) {
 	quota, period = l.CPUMillis*cpuPeriod/1000, cpuPeriod
 	if quota < minCPUQuota {

@@ -18,13 +18,13 @@ type Runtime struct {
 	OwnKernel bool
 }
 
-// Runtimes are those that Skerry knows.
+// Runtimes returns the runtimes that Skerry knows.
 func Runtimes() []Runtime {
 	return []Runtime{{Name: "runc"}, {Name: "runsc", OwnKernel: true}}
 }
 
-// Advice says for each runtime what to do when it cannot be used by a driver that finds its program on PATH
-// and sets its right flags by itself.
+// Advice says for each runtime what to do when a driver cannot use it. It is for drivers that find its
+// program on PATH and set its flags themselves.
 func Advice() map[string]string {
 	return map[string]string{
 		"runc":  "install runc 1.1 or newer where PATH leads (apt install runc)",

@@ -11,10 +11,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// neverNeeded are the system calls that Docker's default lets through and no agent needs: each is a
-// piece of kernel that hostile code cannot then attack. Those that Docker's default allows only with a
-// capability (mount, unshare, setns, bpf, perf_event_open …) are listed too, so that they stay
-// out whatever a later default says.
+// neverNeeded are the system calls that Docker's default lets through and no agent needs: each is a piece of
+// kernel that hostile code cannot then attack. The list also has the calls that Docker's default allows only
+// with a capability (mount, unshare, setns, bpf, perf_event_open …). So they stay out whatever a later
+// default says.
 var neverNeeded = []string{
 	"add_key", "keyctl", "request_key",
 	"bpf", "perf_event_open", "userfaultfd", "fanotify_init", "fanotify_mark", "lookup_dcookie",
@@ -35,8 +35,8 @@ var neverNeeded = []string{
 // limited are the system calls that the profile lets through with some arguments only: see argumentRules.
 var limited = []string{"socket", "socketpair", "personality", "prlimit64", "setrlimit"}
 
-// profile is Docker's default for a container without capabilities, less neverNeeded, with those in
-// limited for a few arguments only, and for programs of the machine's own word size only.
+// profile is Docker's default for a container without capabilities, less neverNeeded. It allows the calls in
+// limited for a few arguments only, and only programs of the machine's own word size.
 func profile(r Runtime, loosen []sandbox.Loosening) *seccomp.Seccomp {
 	p := seccomp.DefaultProfile()
 	kept := p.Syscalls[:0]

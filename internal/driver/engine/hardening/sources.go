@@ -10,9 +10,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// CheckSources reports, as an Invalid error, the first host path of spec that is not there, named by
-// its place in the sandbox, and a daemon that this host cannot run: engines tell of both late, and in
-// words of their own.
+// CheckSources reports, as an Invalid error, the first missing host path of spec, named by its place in the
+// sandbox. It also reports a daemon that this host cannot run. Engines tell of both late, and in words of
+// their own.
 func CheckSources(spec sandbox.Spec) error {
 	if err := checkProgram(spec.Daemon); err != nil {
 		return sandbox.Wrap(sandbox.Invalid, err, "the daemon of the sandbox is not a program for this host")

@@ -1,9 +1,9 @@
 package hardening
 
 // A sandbox has a user namespace of its own where the driver can make one. It has two host uids. The
-// sandbox's uid keeps its number, so files need no change of owner. A uid that owns nothing stands for
-// root, which the runtime is while it sets the sandbox up. All others, the host's root first, are nobody:
-// what breaks out of the sandbox's walls has no uid, and no capability, of the host.
+// sandbox's uid keeps its number, so files need no change of owner. A uid that owns nothing stands for root,
+// which the runtime is while it sets the sandbox up. All others, the host's root first, are the user
+// "nobody": what breaks out of the sandbox's walls has no uid, and no capability, of the host.
 
 // IDMapping maps one uid (and the gid of the same number).
 type IDMapping struct {

@@ -33,8 +33,8 @@ func MakeMountPoints(root *os.Root) error {
 	return nil
 }
 
-// MakeMountPointsOf makes the places of a Spec's own mounts, and of what stands for the image's volumes. Those that
-// lie in another mount or in a tmpfs are not in the root file system.
+// MakeMountPointsOf makes the mount points of a Spec's own mounts, and of the replacements of the image's
+// volumes. Mount points within another mount or a tmpfs are not in the root file system.
 func MakeMountPointsOf(root *os.Root, spec sandbox.Spec, volumes []hardening.Tmpfs) error {
 	var covered []string
 	for _, t := range hardening.TmpfsMounts(spec.Limits) {

@@ -27,8 +27,8 @@ func (f *fleet) Remove(_ context.Context, id sandbox.ID) error {
 	return nil
 }
 
-// TestSweepSandboxes: the probe of a process that has ended goes at once, one of an unknown process when it is old, and
-// one whose process lives, or that is no probe, stays.
+// TestSweepSandboxes: the probe of a process that has ended goes at once, and one of an unknown process when
+// it is old. A probe whose process lives stays, and so does a container that is no probe.
 func TestSweepSandboxes(t *testing.T) {
 	cmd := exec.Command("sleep", "100")
 	if err := cmd.Start(); err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// flags go before every command of a runtime. runsc must not get --ignore-cgroups: it would remove
-// every limit. --host-uds=all lets the sandbox reach the server's sockets, --oci-seccomp makes runsc
-// apply the profile. --overlay2=none keeps it from writing to the root file system, which is read-only and may be
-// shared, and from making a file for what is written.
+// flags go before every command of a runtime. runsc must not get --ignore-cgroups: it would remove every
+// limit. --host-uds=all lets the sandbox reach the server's sockets, --oci-seccomp makes runsc apply the
+// profile. --overlay2=none keeps it from writing to the root file system, which is read-only and may be
+// shared. It also keeps runsc from making a file for what is written.
 var flags = map[string][]string{
 	"runsc": {"--platform=systrap", "--host-uds=all", "--network=none", "--oci-seccomp", "--overlay2=none"},
 }
@@ -35,7 +35,7 @@ type Program struct {
 	how          ociconfig.Binding
 }
 
-// Find returns the known runtimes that have a program. Nil programs: those that PATH leads to.
+// Find returns the known runtimes that have a program. Nil programs: the ones on PATH.
 func Find(programs map[string]string) []*Program {
 	var found []*Program
 	for _, known := range hardening.Runtimes() {
