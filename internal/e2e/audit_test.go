@@ -118,8 +118,9 @@ console.log('ok');`, shared)})
 	}
 }
 
-// TestAuditKilledServer: a server with Redis is killed at random moments while execs run. Each exec that was answered has its
-// two records, on the disk and in Redis, no record is there twice, and the log verifies, offline too.
+// TestAuditKilledServer kills a server with Redis at random moments while execs run. Each exec that was
+// answered has its two records, on the disk and in Redis. No record is there twice, and the log verifies,
+// offline too.
 func TestAuditKilledServer(t *testing.T) {
 	t.Parallel()
 	kills := 12

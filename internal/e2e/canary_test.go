@@ -187,8 +187,9 @@ func leakyHTTP(t *testing.T, want string) string {
 	return srv.URL
 }
 
-// TestCanaries puts secrets into the system in every way there is, makes MCP servers and code say them in every way that
-// they can, lets calls fail, and then looks through everything that it wrote. None is outside of the encrypted store.
+// TestCanaries puts secrets into the system in every possible way. It makes MCP servers and code repeat them
+// in every way that they can, and lets calls fail. Then it searches everything that the system wrote. No
+// secret is outside of the encrypted store.
 func TestCanaries(t *testing.T) {
 	t.Parallel()
 	redisURL := startRedis(t)
@@ -345,8 +346,9 @@ raise SystemExit("ended with " + box)
 	c.control(t, s.data)
 }
 
-// processSecrets looks at the command lines of the server and of what it started, and at environments: the server's own has none
-// of the secrets that are stored, a program of an MCP server only its own, a process of the sandbox only what was given for all of them.
+// processSecrets looks at the command lines and environments of the server and of its children. The server's
+// own environment has no stored secret, and a program of an MCP server only its own. A process of the
+// sandbox has only the secrets given for all of them.
 func processSecrets(t *testing.T, c *canaries, server int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCodeRuntimes: on each JavaScript runtime that a template may choose, code makes parallel calls, and
-// a failed one says which tool, which status, and at which line of the agent's own text.
+// TestCodeRuntimes: on each JavaScript runtime that a template may choose, code makes parallel calls. A
+// failed call says which tool, which status, and at which line of the agent's own text.
 func TestCodeRuntimes(t *testing.T) {
 	t.Parallel()
 	shared := sharedFolder(t)

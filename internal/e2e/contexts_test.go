@@ -138,7 +138,7 @@ Rich()`, 0)
 	}
 	s.interrupt("c", c.ID)
 
-	// A restart empties a context, and brings a lost one back.
+	// A restart empties a context, and starts a lost one again.
 	for _, id := range []string{c.ID, other.ID} {
 		if a := s.do("POST", "/api/threads/c/contexts/"+id+"/restart", nil); a.status != 200 {
 			t.Fatalf("restart: %s", a.body)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestDiskQuota: no sandbox gets past the limit of a thread or of a user, the host keeps its space, and a killed
-// server loses neither files nor limits.
+// TestDiskQuota: no sandbox exceeds the limit of a thread or of a user, and the host keeps its space. A
+// killed server loses neither files nor limits.
 func TestDiskQuota(t *testing.T) {
 	t.Parallel()
 	need(t, have("mkfs.ext4") && have("mkfs.btrfs"), "mkfs.ext4 and mkfs.btrfs")

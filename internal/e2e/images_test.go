@@ -40,8 +40,8 @@ func (s *server) cli(args ...string) string {
 	return string(out)
 }
 
-// TestTemplateImages: the images data and office do what they are for, under the limits of their templates and
-// for a uid that has no home but a memory file system.
+// TestTemplateImages: the images data and office do their work under the limits of their templates. They do
+// so for a uid that has no home but a memory file system.
 func TestTemplateImages(t *testing.T) {
 	t.Parallel()
 	for _, o := range []options{{driver: "oci", runtime: "runc"}, {driver: "oci", runtime: "runsc"}, {driver: "docker", runtime: "runc"}} {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestLargeResult: a result that is too large for an answer comes to code as any other, and to a
-// direct caller as its beginning and a file of the thread.
+// TestLargeResult: code gets a result that is too large for an answer like any other. A direct caller gets
+// its beginning, and a file of the thread.
 func TestLargeResult(t *testing.T) {
 	t.Parallel()
 	shared := sharedFolder(t)

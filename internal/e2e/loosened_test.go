@@ -24,8 +24,8 @@ print('child:', seize(child.pid), '/ PID 1:', seize(1), '/ supervisor:', seize(o
 child.send_signal(signal.SIGKILL)
 `
 
-// TestLoosened: what a template takes back of the walls is so, the API and the audit log say it, also after the
-// server was killed, and another template's sandbox has all of them.
+// TestLoosened: the protections that a template loosens are off, and the API and the audit log say so, also
+// after the server was killed. Another template's sandbox has all protections.
 func TestLoosened(t *testing.T) {
 	t.Parallel()
 	on(t, []string{"oci/runc", "oci/runsc"}, func(t *testing.T, o options) {

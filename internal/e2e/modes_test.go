@@ -67,8 +67,8 @@ func toolNames(t *testing.T, session *mcp.ClientSession) []string {
 	return names
 }
 
-// TestModes: the same tools as they are offered in the three modes, by the prompt and by /mcp, and what a
-// tenant and a thread can choose.
+// TestModes: the prompt and /mcp offer the same tools in the three modes. The test also covers what a tenant
+// and a thread can choose.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t)), env: []string{

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestPlugins: a plugin is installed by the command line, is in a sandbox that runs, its command becomes a message, its
-// program is a tool server in a sandbox of its own, and when it is removed nothing of it is there.
+// TestPlugins: the command line installs a plugin, and it is in a sandbox that runs. Its command becomes a
+// message, and its program is a tool server in a sandbox of its own. After its removal nothing of it is
+// there.
 func TestPlugins(t *testing.T) {
 	t.Parallel()
 	needDriver(t, "docker", "runc")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestPolicyEveryWay: whichever way a call of a tool comes, the rules are asked, what they deny does not reach the
-// server, and the record of the attempt says why.
+// TestPolicyEveryWay: whichever way a tool call comes, the server asks the rules. Denied calls do not reach
+// the MCP server, and the record of the attempt says why.
 func TestPolicyEveryWay(t *testing.T) {
 	t.Parallel()
 	needDriver(t, "docker", "runc")

@@ -103,8 +103,8 @@ func TestClaimedIsAsCold(t *testing.T) {
 	})
 }
 
-// TestFirstProgramIsForked: an interpreter that the template names waits before the first program, in a sandbox of the
-// pool before it has a thread, and in a cold one. The thread's status shows it.
+// TestFirstProgramIsForked: an interpreter that the template names waits before the first program. It does
+// so in a sandbox of the pool before it has a thread, and in a cold one. The thread's status shows it.
 func TestFirstProgramIsForked(t *testing.T) {
 	t.Parallel()
 	on(t, []string{"oci/runc", "oci/runsc"}, func(t *testing.T, o options) {

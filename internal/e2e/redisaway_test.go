@@ -27,14 +27,14 @@ import (
 // redisAway is how long Redis is away in TestRedisAway. `make redis-away` makes it ten minutes.
 var redisAway = flag.Duration("redis-away", 20*time.Second, "how long Redis is away in TestRedisAway")
 
-// awayGrowth is what the server may use of memory, at any time while Redis is away and while it catches up, beyond what it
-// used before. It does not depend on how long Redis is away, because records wait on the disk; most of it is what the server
-// remembers of ended execs, and garbage.
+// awayGrowth bounds the extra memory of the server while Redis is away and while the server catches up. It
+// does not depend on how long Redis is away, because records wait on the disk. Most of it is garbage, and
+// what the server remembers of ended execs.
 const awayGrowth = 128 << 20
 
-// TestRedisAway: Redis is away while execs run, because it hangs, was killed, or was killed and lost its data. Execs of threads
-// that have a sandbox go on, the server's memory stays within a bound, and when Redis is back every record is in it, once,
-// in the order of the log on disk.
+// TestRedisAway: Redis is away while execs run, because it hangs, was killed, or was killed and lost its
+// data. Execs of threads that have a sandbox go on, and the server's memory stays within a bound. When Redis
+// is back, it has every record once, in the order of the log on disk.
 func TestRedisAway(t *testing.T) {
 	type away struct {
 		name       string
@@ -244,8 +244,8 @@ func (s *server) segmentLines(t *testing.T) iter.Seq[auditLine] {
 	}
 }
 
-// sameInRedis checks that the stream of the tenant has all its records of the log on disk, in their order and each once, and
-// that all execs that were answered are among them, in the order of each thread.
+// sameInRedis checks that the tenant's stream has all its records of the log on disk, in their order and
+// each once. All execs that were answered must be among them, in the order of each thread.
 func (s *server) sameInRedis(t *testing.T, rdb *redis.Client, acknowledged map[string][]string) {
 	t.Helper()
 	onDisk, stop := iter.Pull(s.segmentLines(t))

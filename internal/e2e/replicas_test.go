@@ -209,8 +209,8 @@ func (s *server) results(id string) int {
 	return n
 }
 
-// TestOwnerKilled: what a killed server ran is taken over by the other one within seconds, each exec has one end, and
-// a new server does not touch it.
+// TestOwnerKilled: the other server takes over what a killed server ran within seconds. Each exec has one
+// end, and a new server does not touch it.
 func TestOwnerKilled(t *testing.T) {
 	t.Parallel()
 	a, b, _ := startTwo(t, "docker")

@@ -83,8 +83,8 @@ func (b *balancer) load(thread string, stop <-chan struct{}, done *atomic.Int64)
 	}
 }
 
-// TestRollingUpgrade: while one server after the other is replaced, under load and with execs that take longer than
-// a moment, no request fails, and every thread keeps its sandbox.
+// TestRollingUpgrade replaces one server after the other, under load and with execs that take longer than a
+// moment. No request fails, and every thread keeps its sandbox.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	a, b, _ := startTwo(t, "docker", "--peer-listen", "127.0.0.1:0")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSkillScript: a script of a skill calls a tool over the bridge, with the audit of any exec, and the
-// values of its environment are told neither by its output nor by the audit log. The template is probed.
+// TestSkillScript: a script of a skill calls a tool over the bridge, with the audit of any exec. Neither its
+// output nor the audit log shows the values of its environment. The template is probed.
 func TestSkillScript(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})

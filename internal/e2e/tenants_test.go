@@ -50,10 +50,10 @@ func (m *matrix) count(what string) {
 	m.calls[what]++
 }
 
-// TestTenantMatrix calls every route of the document, the terminal and /mcp, with every role of another tenant, of
-// another user of the tenant, and of the user itself. What the rule of a route refuses is 403, before anything
-// else; what belongs to others is not there, in no answer, list, stream, archive or replay; and afterwards all of
-// it is as it was. A new route is in the document, and so in here.
+// TestTenantMatrix calls every route of the document, the terminal and /mcp. It does so with every role of
+// another tenant, of another user of the tenant, and of the user itself. What the rule of a route refuses is
+// 403, before anything else. Resources of others are in no answer, list, stream, archive or replay.
+// Afterwards all of them are as they were. A new route is in the document, and so in this test.
 func TestTenantMatrix(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(t)

@@ -118,8 +118,8 @@ call_mcp_tool("everything__echo", {"message": "hi"})`,
 	})
 }
 
-// TestHostRootfs: without any image the sandbox has the host's /usr, and TypeScript runs on whatever
-// Node is there, its wrappers bundled by the server where that Node reads no types.
+// TestHostRootfs: without any image the sandbox has the host's /usr. TypeScript runs on whatever Node is
+// there. The server bundles its wrappers where that Node reads no types.
 func TestHostRootfs(t *testing.T) {
 	t.Parallel()
 	need(t, have("/usr/bin/node") && have("/usr/bin/python3"), "node and python3 in /usr/bin")

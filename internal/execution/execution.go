@@ -167,8 +167,8 @@ func (e *Exec) TakeRest(exit *sandboxv1.Exit) {
 	}
 }
 
-// FailStart makes the end of a command that could not be started look as a shell would tell it, and
-// keeps the error for the caller who waits for it.
+// FailStart makes the end of a command that could not start look as a shell would report it. It keeps the
+// error for the caller that waits for it.
 func (e *Exec) FailStart(exit *sandboxv1.Exit, res *sandbox.Result) {
 	code := 127
 	reason := e.Secret.Hide.String(exit.GetReason())
@@ -223,9 +223,8 @@ func (e *Exec) Compose(exit *sandboxv1.Exit) sandbox.Result {
 	return res
 }
 
-// joinStream puts the head that was streamed and the tail together, with a line between them that
-// says how much is missing and where the whole is. raw is the length of the head before secrets in it
-// were hidden.
+// joinStream puts the streamed head and the tail together. A line between them says how much is missing and
+// where the whole is. raw is the length of the head before secrets in it were hidden.
 func joinStream(head []byte, raw uint64, s *sandboxv1.Stream, hide *redact.Secrets) ([]byte, *string) {
 	tail := s.GetTail()
 	if s.GetTotal() <= raw || len(tail) == 0 && s.GetSpillPath() == "" {

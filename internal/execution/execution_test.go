@@ -194,8 +194,8 @@ func TestLostOutputTellsNoPartOfASecret(t *testing.T) {
 	}
 }
 
-// BenchmarkRegistry is what the end of an exec and a list of a thread's execs cost, by the number of execs that ended
-// within half an hour.
+// BenchmarkRegistry measures the end of an exec and a list of a thread's execs. Its parameter is the number
+// of execs that ended within half an hour.
 func BenchmarkRegistry(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
 		g := NewRegistry()

@@ -16,7 +16,7 @@ type Secrets struct {
 	seen           uint64 // sandboxd's number of the newest event
 }
 
-// NewSecrets returns those that hide hides; nil: none.
+// NewSecrets returns the secrets that hide hides; nil: none.
 func NewSecrets(hide *redact.Secrets) Secrets {
 	if hide == nil {
 		return Secrets{}

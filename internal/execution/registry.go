@@ -20,7 +20,7 @@ const (
 	maxListedExecs = 1000
 )
 
-// Registry is the execs that can still be asked for, those that run and the newest that ended.
+// Registry holds the execs that callers can still ask for: running ones and the newest ended ones.
 type Registry struct {
 	mu    sync.Mutex
 	byID  map[string]*Exec
@@ -53,7 +53,7 @@ func (g *Registry) know(e *Exec) {
 	mine.all[e.ID] = e
 }
 
-// Running returns how many execs run, with those that are about to.
+// Running returns how many execs run, including execs that are about to start.
 func (g *Registry) Running() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

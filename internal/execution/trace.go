@@ -7,9 +7,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Trace is what is traced of an exec. A sandbox has no network, and its daemon's word is data: so the spans of what goes
-// on inside are made here, from when its events came. That of the process is made at the end, but its id is given out at
-// the start, so that the tool calls of its code are below it.
+// Trace holds the spans of an exec. A sandbox has no network, and its daemon's word is data. So the server
+// makes the spans of what goes on inside here, from when its events came. It makes the process's span at the
+// end, but hands out its id at the start, so that its tool calls are below it.
 type Trace struct {
 	Span    *tracing.Span // of the exec, from the call to its durable end
 	Within  tracing.Link  // of it

@@ -1,8 +1,9 @@
 // Package instance is one sandbox on this server: of a thread (Instance), or waiting in the pool for one (Pooled).
 //
-// An Instance is what the server remembers of a sandbox while it serves it: where its folders and sockets are, whether
-// it runs, how many execs are in it, who waits for it, what its folders show, and how its execs end when it goes.
-// The package decides nothing about when an instance begins or ends, and asks no driver: its callers do.
+// An Instance is what the server remembers of a sandbox while it serves it. That is where its folders and
+// sockets are, whether it runs, how many execs are in it, and who waits for it. It also holds what the
+// folders show, and how its execs end when it goes. The package decides nothing about when an instance
+// begins or ends, and asks no driver: its callers do.
 //
 // The life of an Instance: New or NewStarting; callers that came early wait in its Turn; Ready is closed when the start
 // has ended, well or with Err; Enter and Leave count execs; BeginStop, StopAs and StopIdle take it out of use, each once;

@@ -14,8 +14,8 @@ type Retirement struct {
 	Why      string
 }
 
-// Retirements are those that are still to be served. The teardown is built on parts that need it: they ask for ends here,
-// and do not wait.
+// Retirements are the ends that no goroutine has served yet. The teardown is built on parts that need it:
+// they ask for ends here, and do not wait.
 type Retirements struct {
 	wake chan struct{} // holds a token: there is one
 

@@ -7,7 +7,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// TestRetirementsAreServed: those that came before the server ended are served, too.
+// TestRetirementsAreServed: retirements from before the server ended are served, too.
 func TestRetirementsAreServed(t *testing.T) {
 	t.Parallel()
 	r := NewRetirements()

@@ -1,8 +1,8 @@
 // Package limits bounds what tenants, users and keys take of all servers together, and counts what they used.
 //
-// A call is checked against all limits that it has to keep to in one step, by one script of package store, which takes
-// all or nothing. A caller of whom nothing is limited costs no step. What a server counts, and the places
-// that it gives back, are reported in the background; the next check of the same tenant sends the places along, so that a caller
+// A call is checked against all its limits in one step, by one script of package store, which takes all or
+// nothing. A caller without limits costs no step. The server reports what it counts, and the places that it
+// returns, in the background. The next check of the same tenant sends the places along, so that a caller
 // with an answer finds the place free. The place of a server that died is free after HoldTime.
 //
 // Without the state store a call that a limit is about is refused (Unavailable): what others take is unknown.

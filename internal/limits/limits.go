@@ -469,7 +469,7 @@ func (g places) giveBack(tenant string, held []store.Held) {
 	}
 }
 
-// toBringBack lists the places of a tenant that are to be given back, also those that are on their way.
+// toBringBack lists the places of a tenant that are to be returned, also the ones on their way.
 func (g places) toBringBack(tenant string) []store.Held {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -39,8 +39,8 @@ func (h guardedHub) CallChecked(context.Context, sandbox.Thread, sandbox.Tool, [
 	return sandbox.ToolResult{Result: json.RawMessage(`1`)}, nil
 }
 
-// TestCapabilitiesOfThreads: narrowing a thread, and widening it again, reaches its running sandbox and its next call at once, is
-// remembered, and grants nothing that the caller does not have.
+// TestCapabilitiesOfThreads: narrowing a thread, and widening it again, reaches its running sandbox and its
+// next call at once. The server remembers it, and it grants nothing that the caller does not have.
 func TestCapabilitiesOfThreads(t *testing.T) {
 	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, guardedHub{newChangingHub()})

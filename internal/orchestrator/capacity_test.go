@@ -69,7 +69,7 @@ func TestQueueEnds(t *testing.T) {
 		t.Errorf("late: %v", err)
 	}
 	h.waitFor(t, 0)
-	// A caller that goes away gives its turn up; one of two does not.
+	// A caller that goes away loses its turn; the other of the two does not.
 	gone, leave := context.WithCancel(ctx)
 	done := make(chan error, 2)
 	long, leaveLong := context.WithCancel(ctx)

@@ -262,8 +262,8 @@ printf v%d > f%d.new; mv f%d.new f%d; printf x >> log`, told, told+1, told+1, to
 	}
 }
 
-// TestAllAtOnce: callers that acquire, delete, hibernate, release, write and sweep one thread at once get an answer, the thread has
-// the sandbox or none, and nothing is left over.
+// TestAllAtOnce: callers acquire, delete, hibernate, release, write and sweep one thread at once. Each gets
+// an answer, the thread has the sandbox or none, and nothing is left over.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFarHouse(t, withPool(sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600}), func(o *Options) { o.MaxInstances = 8 })

@@ -1,9 +1,10 @@
 // Package orchestrator builds the sandboxes of a server from their parts, once for every driver. The parts that callers use are
 // the exported fields of an Orchestrator; each has a package of its own, but for Threads, Prompts and Probes.
 //
-// A part is built after those that it is made of, and has the parts themselves. What two parts need of each other is a part
-// of its own, built before both: the registries of instances, execs and contexts, and instance.Retirements, by which a part
-// asks for the end of an instance. One cycle is left (ownedSandboxes): to take a thread is to adopt its sandbox.
+// A part is built after the parts that it is made of, and holds the parts themselves. What two parts need of
+// each other is a part of its own, built before both. These are the registries of instances, execs and
+// contexts, and instance.Retirements, by which a part asks for the end of an instance. One cycle is left
+// (ownedSandboxes): to take a thread is to adopt its sandbox.
 //
 // Instances (package instance) are in one map: the goroutine that puts one in starts it, all others wait for it.
 // An Exec (package execution) is one run of something in an instance; it has exactly one end, which is recorded and
@@ -34,26 +35,27 @@
 // (docs/terminals.md).
 //
 // A context (docs/contexts.md) is a process.Session: an interpreter (interp/kernel.py, interp/kernel.mjs)
-// under a supervisor of its own, which serves one exec after the other over a socket pair. sandboxd holds
-// those that live; Package execution/contexts holds
-// their names, claims one for each run, and says what became of it.
+// under a supervisor of its own. It serves one exec after the other over a socket pair. sandboxd holds the
+// living contexts. Package execution/contexts holds their names, claims one for each run, and says what
+// became of it.
 //
 // Wrappers of tools do not wait for an exec: when the hub's version moves, package tools/wrappers writes
 // them into every sandbox that runs, each folder exchanged in one step.
 //
 // Skills do not wait either. skills.Library.Set is what a user has now, Set.View what a thread has of it,
-// and skills.Folder.Show makes a folder show it; as long as nothing changes, each returns the same pointer
+// and skills.Folder.Show makes a folder show it. As long as nothing changes, each returns the same pointer
 // and costs a few stats. Package skills/mounted shows it in every sandbox of the user when this server
-// changes something, in all of them every 250 ms for what others changed, and before each exec (docs/skills.md).
+// changes something. It does so in all of them every 250 ms for changes by others, and before each exec
+// (docs/skills.md).
 //
 // The sandbox, not the exec, is the trust boundary: sandboxd shares its uid with the code. Whatever it
 // says is data. The server has a deadline of its own, two seconds after sandboxd's; when it passes, the
 // sandbox is ended.
 //
-// A call that the policy lets through only with an approval waits in approval.Ask, between its attempt and
-// the MCP server, with the request in the shared state; any server takes the decision. Meanwhile the
-// deadline is held, here and in sandboxd, by leases of 15 s (package execution/run, decision 0029). Runs are put to
-// the policy, too, before they have an id.
+// When the policy lets a call through only with an approval, the call waits in approval.Ask, between its
+// attempt and the MCP server. The request is in the shared state, and any server takes the decision.
+// Meanwhile the deadline is held, here and in sandboxd, by leases of 15 s (package execution/run, decision
+// 0029). Runs are put to the policy, too, before they have an id.
 //
 // # An instance
 //
@@ -89,27 +91,28 @@
 // # Two servers
 //
 // Each process of a data folder is a replica, with a slot (<data>/run/replicas/<n>) whose lock the kernel
-// takes away with it. A replica *holds* a thread while an instance or a request needs it (package ownership):
-// it has the lease in Redis and the owner record in <data>/run/claims, both with the same fencing token.
-// On the owner no request looks at either, as long as the lease was renewed in time; leases are renewed
-// 500 at a time. api/rest/forward asks before each request about a thread who holds it, and passes it
-// on to that replica, once at most; a request that may start a sandbox holds the thread itself when no replica
-// does. Replicas reach each other by the sockets in their slots, or, when they announce addresses, by TLS
-// with certificates that name replicas (peer/network.go). A replica that stops hands each thread over when
-// only its instance needs it (package ownership/drain): the owner record names no replica then, and the next server that is
-// asked adopts the sandbox. Before a sandbox is removed, its owner record's page is locked and read: one
-// that names another owner is let go of. decision 0013 says why there are two.
+// takes away with it. A replica *holds* a thread while an instance or a request needs it (package
+// ownership). It has the lease in Redis and the owner record in <data>/run/claims, both with the same
+// fencing token. On the owner no request looks at either, as long as the lease was renewed in time; leases
+// are renewed 500 at a time. Before each request about a thread, api/rest/forward asks who holds it, and
+// passes it on to that replica, once at most. A request that may start a sandbox holds the thread itself
+// when no replica does. Replicas reach each other by the sockets in their slots. When they announce
+// addresses, they use TLS with certificates that name replicas (peer/network.go). A replica that stops hands
+// each thread over when only its instance needs it (package ownership/drain). The owner record names no
+// replica then, and the next server that is asked adopts the sandbox. Before a server removes a sandbox, it
+// locks and reads the page of its owner record. When that names another owner, it lets the sandbox go.
+// decision 0013 says why there are two.
 //
 // # After a crash
 //
-// Package ownership: each second every server asks whether a replica ended; only then it reads the owner
-// records, takes those of the dead one, and adopts their sandboxes when they dial again within 15 s, else
-// removes them; what still ran in an adopted one is killed. Then it settles the replica: each attempt in
-// its audit log without a result gets one, lost, in that same log. Package ownership/recovery does the same at a start,
-// and adopts sandboxes with this data folder's label that no owner record names. A sandbox that no owner
-// record names later on is removed when it was seen so for a whole lease time. Run folders without an
-// owner record are deleted at a start and every ten seconds. What waited in the pool of a replica that
-// ended is removed by the others, or by the next one (pool.Pool.Sweep).
+// Package ownership: each second every server asks whether a replica ended. Only then it reads the owner
+// records and takes those of the dead one. It adopts their sandboxes when they dial again within 15 s, else
+// removes them, and kills what still ran in adopted ones. Then it settles the replica: each attempt in its
+// audit log without a result gets one, lost, in that same log. Package ownership/recovery does the same at a
+// start, and adopts sandboxes with this data folder's label that no owner record names. A sandbox that no
+// owner record names later on is removed when it was seen so for a whole lease time. Run folders without an
+// owner record are deleted at a start and every ten seconds. Other servers, or the next one, remove the warm
+// sandboxes of a replica that ended (pool.Pool.Sweep).
 //
 // Locks: see package instance: the map of the instances is a part of its own. fileWatches.mu is held alone.
 // No driver, no sandbox and no store is asked while one of them is held.

@@ -89,8 +89,8 @@ func (f *remoteHouse) eventually(what string, ok func() bool) {
 	}
 }
 
-// TestApiChangesAreThere: what the API changes is in a sandbox that runs when it says so, on top of what runs there has changed, and no
-// pull undoes it.
+// TestApiChangesAreThere: when the API reports a change, it is in a running sandbox, on top of what runs
+// there has changed. No pull undoes it.
 func TestApiChangesAreThere(t *testing.T) {
 	t.Parallel()
 	f := newFarHouse(t)
@@ -184,8 +184,8 @@ func TestKilledBeforeThePull(t *testing.T) {
 	}
 }
 
-// TestCutConnection: execs go on while there is no way to their sandbox, no caller reads what may be old, what the API changed meanwhile
-// is there before the next exec, and all ends well.
+// TestCutConnection: execs go on while there is no way to their sandbox, and no caller reads what may be
+// old. Changes by the API are there before the next exec, and all ends well.
 func TestCutConnection(t *testing.T) {
 	t.Parallel()
 	f := newFarHouse(t)
@@ -451,8 +451,8 @@ func TestTakeOverFar(t *testing.T) {
 	}
 }
 
-// TestFenced: a server whose token is lower than the highest that the sandbox has seen does not adopt it, and does not remove it when it
-// is another's.
+// TestFenced: a server does not adopt a sandbox that has seen a higher token than the server's. It does not
+// remove the sandbox when it is another's.
 func TestFenced(t *testing.T) {
 	t.Parallel()
 	f := newFarHouse(t)

@@ -155,7 +155,7 @@ func (w *town) begin(way string, m *mortal) {
 	w.kill(first, nil)
 }
 
-// settleMortal starts the server that is to die, and with it the one that goes on with a thread that is handed over.
+// settleMortal starts the server that is to die, and the server that continues a thread that is handed over.
 func (w *town) settleMortal(way string, m *mortal) (a *Orchestrator, next string) {
 	w.Helper()
 	ways := []func(*Options){func(o *Options) { o.Lifecycle.PassedHook = m.passed }}

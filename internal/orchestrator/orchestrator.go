@@ -139,7 +139,7 @@ type Tools struct {
 	ForgetApprovals func(ctx context.Context, t sandbox.Thread) error
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings
-	// Commands are those that a user's plugins add to prompts.
+	// Commands returns the commands that a user's plugins add to prompts.
 	Commands func(o sandbox.Owner) ([]prompt.Command, error)
 }
 
@@ -222,8 +222,8 @@ type registries struct {
 // inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
 const inspectTimeout = 2 * time.Second
 
-// New adopts what a former server of the same data folder left running, removes what cannot be
-// adopted, ends the execs that it left open, and starts to watch.
+// New adopts what a former server of the same data folder left running, and removes what it cannot adopt. It
+// ends the execs that the former server left open, and starts to watch.
 func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	caps, err := o.Driver.Capabilities(ctx)
 	if err != nil {

@@ -292,8 +292,8 @@ func TestTwoServersOneSandbox(t *testing.T) {
 	}
 }
 
-// TestTakenOver: the sandbox of a server that ended is adopted by another one. Should the first one go on, because it
-// was only stopped, it lets go of the sandbox, whose execs end there, and does not remove it.
+// TestTakenOver: another server adopts the sandbox of a server that ended. If the first one goes on, because
+// it was only stopped, it lets go of the sandbox. Its execs end there, and it does not remove the sandbox.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)

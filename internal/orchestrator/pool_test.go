@@ -328,7 +328,7 @@ func (h *house) replaced(t *testing.T, old []sandbox.ID, why string) {
 	})
 }
 
-// TestPoolRolls: another image under the same name replaces those that wait.
+// TestPoolRolls: another image under the same name replaces the waiting sandboxes.
 func TestPoolRolls(t *testing.T) {
 	t.Parallel()
 	h, e := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})

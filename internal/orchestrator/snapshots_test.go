@@ -187,8 +187,8 @@ func TestSnapshotsFailClosed(t *testing.T) {
 	c.reads(t, "a", "22")
 }
 
-// TestSnapshotsLater: with a delay an exec is acknowledged before its files are kept, which they are soon, or when the
-// store is back, or when the server stops.
+// TestSnapshotsLater: with a delay the server acknowledges an exec before its files are saved. It saves them
+// soon, or when the store is back, or when the server stops.
 func TestSnapshotsLater(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

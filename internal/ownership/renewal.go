@@ -14,7 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// Tokens are those that sandboxes know.
+// Tokens are the tokens that sandboxes know.
 type Tokens interface {
 	// Renewed tells the thread's sandbox that the ownership has another token.
 	Renewed(ctx context.Context, own *Ownership) error

@@ -1,10 +1,11 @@
-// Package plugins reads, installs and serves plugins: folders with skills, commands and MCP servers, in the format
-// of Claude Code (.claude-plugin/plugin.json) or that of Agent Plugins 1.0 (a plugin.json at the root).
+// Package plugins reads, installs and serves plugins: folders with skills, commands and MCP servers. Their
+// format is that of Claude Code (.claude-plugin/plugin.json) or of Agent Plugins 1.0 (a plugin.json at the
+// root).
 //
 // Everything in a plugin is hostile. Folders are read through os.Root, every file and every list has a limit,
 // and what is wrong becomes a finding: it takes away the part that it concerns and hides nothing else.
 //
-// Locks: installer.changing is held for reading from when files are put into the store until a list names them, and for
-// writing while files that no list names are removed; everything may be taken under it. The others are taken one at a time.
-// Service.mu, loadedPlugins.mu, stateFiles.mu and store.mu guard maps.
+// Locks: installer.changing is held for reading from when files are put into the store until a list names
+// them. It is held for writing while files that no list names are removed; everything may be taken under it.
+// The others are taken one at a time. Service.mu, loadedPlugins.mu, stateFiles.mu and store.mu guard maps.
 package plugins

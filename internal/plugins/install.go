@@ -30,8 +30,8 @@ type installer struct {
 	states     *stateFiles
 	slots      chan struct{} // installs at once: each may take much memory
 
-	// changing is held for reading from when files are put into the store until a list names them, and for writing
-	// while files that no list names are removed.
+	// changing is held for reading from when files are put into the store until a list names them. It is
+	// held for writing while files that no list names are removed.
 	changing sync.RWMutex
 }
 
@@ -42,10 +42,10 @@ const installTime = 5 * time.Minute
 
 var errShared = sandbox.Errorf(sandbox.Forbidden, "what all users of the tenant have is changed by administrators")
 
-// Install installs a plugin for the caller, or for all users of the tenant. r is the archive when it is sent along, else nil.
-// It happens whole or not at all, and is in force when Install returns. Errors: Invalid (it is no plugin, or refused),
-// Conflict (there is one of that name, or it is another one than was asked for), Forbidden, NotFound, NotSupported,
-// QuotaExceeded, Timeout, Unavailable.
+// Install installs a plugin for the caller, or for all users of the tenant. r is the archive when it is sent
+// along, else nil. It happens whole or not at all, and is in force when Install returns. Errors: Invalid (it
+// is no plugin, or refused), Conflict (there is one of that name, or it differs from the requested one).
+// Also Forbidden, NotFound, NotSupported, QuotaExceeded, Timeout, Unavailable.
 func (s *Service) Install(ctx context.Context, c sandbox.Caller, r io.Reader, req sandbox.PluginInstall) (sandbox.Plugin, error) {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()

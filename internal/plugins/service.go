@@ -45,8 +45,9 @@ type Options struct {
 	Addresses []netip.Prefix
 	// Folders of this host may be installed from, as they are and by file:// with git.
 	Folders []string
-	// Removed is told of a plugin that was removed, and of its MCP servers by their registered names, so that what these have
-	// kept for their users goes, too: the owner's, or with shared that of all users of the tenant. nil: none.
+	// Removed reports a removed plugin, and its MCP servers by their registered names. So the state that
+	// these have kept for their users goes, too: the owner's, or with shared that of all users of the
+	// tenant. nil: none.
 	Removed func(o sandbox.Owner, shared bool, servers []string) error
 	// Changed is called after each change, when it is in force; nil: no call. It must not block.
 	Changed func()

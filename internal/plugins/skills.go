@@ -10,7 +10,7 @@ import (
 // Dir is where a plugin's folder is in a sandbox.
 func Dir(name string) string { return sandbox.PluginsDir + "/" + name }
 
-// loadSkills reads the folders below skills/, and those that the manifest names.
+// loadSkills reads the folders below skills/, and the ones that the manifest names.
 func (l *loader) loadSkills() {
 	seen := map[string]string{}
 	if l.isDir("skills") && !l.listed {

@@ -38,8 +38,8 @@ func (s *store) path(digest string) string {
 	return filepath.Join(s.dir, strings.TrimPrefix(digest, "sha256:"))
 }
 
-// get returns the folder of a digest. NotFound; Internal when its files are not those that were installed, which is
-// looked at when this process sees it for the first time.
+// get returns the folder of a digest. NotFound. Internal when its files differ from the installed ones. The
+// store checks this when this process first sees the folder.
 func (s *store) get(digest string) (string, error) {
 	if !skills.CheckDigest(digest) {
 		return "", sandbox.Errorf(sandbox.Internal, "the digest of the plugin is none")

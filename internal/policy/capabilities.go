@@ -10,8 +10,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// holder is a caller in a thread, with its capabilities there: its own, except those that the thread was
-// narrowed from. An administrator without a list has all.
+// holder is a caller in a thread, with its capabilities there: its own, except the ones that narrowing took
+// from the thread. An administrator without a list has all.
 type holder struct {
 	g      *Guard
 	caller sandbox.Caller
@@ -145,7 +145,7 @@ func (g *Guard) Servers(ctx context.Context, c sandbox.Caller, t sandbox.Thread)
 	return shown, nil
 }
 
-// Search finds tools among those that a caller may use in a thread.
+// Search finds tools among the tools that a caller may use in a thread.
 func (g *Guard) Search(ctx context.Context, c sandbox.Caller, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
 	h, err := g.holder(ctx, c, t)
 	if err != nil {

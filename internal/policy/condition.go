@@ -215,7 +215,7 @@ func findingsOf(r *Request) []string {
 	return rules
 }
 
-// capabilitiesOf are those that the caller has in the thread.
+// capabilitiesOf returns the capabilities that the caller has in the thread.
 func capabilitiesOf(r *Request) []string {
 	if r.Capabilities == nil {
 		return []string{}

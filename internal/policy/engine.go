@@ -347,8 +347,8 @@ func invalid(err error) error {
 	return &sandbox.Error{Kind: sandbox.Invalid, Detail: "the rules are wrong: " + problems.Error(), Fields: fields}
 }
 
-// Try decides a sample by other rules than those that count, which replace the server's, or with a tenant its own. "" are those
-// that count.
+// Try decides a sample by other rules than the ones in force. They replace the server's, or with a tenant
+// its own. "" means the rules in force.
 func (e *Engine) Try(ctx context.Context, tenant, text string, r Request) (Decision, error) {
 	set := e.set.Load()
 	if text != "" {

@@ -20,8 +20,8 @@ type Hub interface {
 	ServerRequires(t sandbox.Thread, server string) []string
 	Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error)
 	Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
-	// ResolveAmong finds a tool among those that visible reports true of; of a server it is asked as of a tool without a
-	// name.
+	// ResolveAmong finds a tool among the tools for which visible reports true. It asks visible
+	// about a server as about a tool without a name.
 	ResolveAmong(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) (sandbox.Tool, error)
 	// Arguments returns the bytes that the tool's server gets for an input, or says what is wrong with it.
 	Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) ([]byte, error)
@@ -138,9 +138,9 @@ func (p Plan) ShownText(s string) string {
 	return p.decision.Redact.Args.text(s)
 }
 
-// Plan looks at a tool call: finds the tool among those that the caller may use, checks the arguments and asks
-// the rules. A denied call is a Plan, whose Make fails. An error is NotFound, also for a tool that the caller must not
-// know of, whose Plan then says why; or it is about the tool's server, or the arguments.
+// Plan looks at a tool call: it finds the tool among the tools that the caller may use, checks the arguments
+// and asks the rules. A denied call is a Plan, whose Make fails. An error is NotFound, also for a tool that
+// the caller must not know of, whose Plan then says why. Or it is about the tool's server, or the arguments.
 func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
 	holder, err := g.holder(ctx, c.Caller, c.Thread)
 	if err != nil {

@@ -74,9 +74,9 @@ func (m *match) static(r *Request, restricts bool) bool {
 // dynamic says that calls of one tool by one caller may differ in whether they fit.
 func (m *match) dynamic() bool { return m.skills != nil || m.hours != nil }
 
-// toolFits matches a tool's name. A server chooses the names of its tools: so what restricts looks at them without
-// regard to case, and takes a name that only looks like another one for whatever it might look like; what allows
-// takes names as they are.
+// toolFits matches a tool's name. A server chooses the names of its tools. So a restricting pattern ignores
+// case, and treats a name as every name that it might look like. An allowing pattern takes names as they
+// are.
 func toolFits(patterns []string, name string, restricts bool) bool {
 	if !restricts {
 		return !lookalike(name) && anyFits(patterns, name)

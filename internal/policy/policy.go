@@ -61,7 +61,7 @@ type Request struct {
 	Skill     string // of a KindSkillRun
 	Untrusted bool   // the skill comes from a source that is not trusted
 	Time      time.Time
-	// Capabilities are those that the caller has in this thread.
+	// Capabilities are the capabilities of the caller in this thread.
 	Capabilities []string
 }
 

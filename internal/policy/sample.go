@@ -14,7 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Sample is a call that rules are tried on. What is left out is empty: the tenant is "default", the user
+// Sample is a call that rules are tried on. Empty fields get defaults: the tenant is "default", the user
 // "somebody", the role "agent", the kind a tool call, the time now.
 type Sample struct {
 	Kind         Kind            `json:"kind,omitempty" enum:"tool_call,mcp_request,exec,execute_code,skill_run" doc:"tool_call when absent"`

@@ -4,8 +4,8 @@ import (
 	"context"
 )
 
-// Untrusted is a Decider that wants an approval for each script of a skill from a source that is not trusted, also
-// where the rules of Decider say nothing of them: who trusts the sources says so in the configuration.
+// Untrusted is a Decider that wants an approval for each script of a skill from an untrusted source. It does
+// so also where the rules of Decider say nothing of them: the configuration says who trusts the sources.
 type Untrusted struct{ Decider }
 
 // Decide asks the rules first: what they deny stays denied.

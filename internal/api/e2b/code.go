@@ -273,8 +273,8 @@ func failed(res *sandbox.Result, lang, complaint string) map[string]any {
 }
 
 // thrown finds the error that code ended with in its output. For Python it is the first line after the last
-// traceback that looks like an error's, because frames are indented. Its name is the one that heads the
-// traceback, if any. Without a traceback (bad syntax), and in other languages, it is the first line that
+// traceback that looks like an error's, because frames are indented. The head of the
+// traceback names it, if any. Without a traceback (bad syntax), and in other languages, it is the first line that
 // begins with the name of an error.
 func thrown(lang, complaint string) (name, value string, ok bool) {
 	all := strings.Split(complaint, "\n")

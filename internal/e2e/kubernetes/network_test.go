@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// dial is a program that connects to all of its arguments at once, each NAME=PROTOCOL:HOST:PORT, and says of each whether a server
-// answered. A pod that is new has no network for a moment: with --patient it goes on for half a minute.
+// dial is a program that connects to all of its arguments at once, each NAME=PROTOCOL:HOST:PORT. It says of
+// each whether a server answered. A new pod has no network for a moment: with --patient it goes on for half
+// a minute.
 const dial = `
 import concurrent.futures, json, socket, sys, time
 question = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x0akubernetes\x07default\x03svc\x07cluster\x05local\x00\x00\x01\x00\x01"
@@ -112,7 +113,8 @@ func (h *house) fromFreePod(how string, targets map[string]string) map[string]st
 	return said(h.t, h.kubectl(append([]string{"exec", "free", "--"}, arguments(how, targets)...)...))
 }
 
-// network shows connections that are made by a pod without a policy and not by a sandbox, and those of the server and not of another pod.
+// network shows connections that a pod without a policy makes and a sandbox cannot. It also shows those of
+// the server that another pod cannot make.
 func network(t *testing.T, h *house) {
 	targets := h.targets()
 	h.kubectl("wait", "--for=condition=Ready", "pod/free", "--timeout=2m")

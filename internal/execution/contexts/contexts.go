@@ -48,7 +48,7 @@ type Sandboxes interface {
 	Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error)
 	// Leave counts out what Enter counted in.
 	Leave(inst *instance.Instance)
-	// Prepare brings tools and skills in a sandbox up to date for a caller.
+	// Prepare updates tools and skills in a sandbox for a caller.
 	Prepare(ctx context.Context, c sandbox.Caller, inst *instance.Instance) error
 	// Find returns the thread's sandbox, nil if it has none.
 	Find(t sandbox.Thread) *instance.Instance
@@ -183,8 +183,8 @@ func (x *Contexts) open(ctx context.Context, c sandbox.Caller, cc *entry, action
 	return errors.Join(err, noted)
 }
 
-// Contexts lists the contexts of a thread, oldest first: those that live, and the newest that were lost.
-// It starts no sandbox.
+// Contexts lists the contexts of a thread, oldest first: the living ones, and the newest lost ones. It
+// starts no sandbox.
 func (x *Contexts) Contexts(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.CodeContext, error) {
 	t, err := c.Thread(id)
 	if err != nil {

@@ -131,8 +131,8 @@ type environment struct {
 	skill   string            // whose script runs
 }
 
-// run is what all three have in common: a sandbox, a record of the attempt, a token for the bridge,
-// and a goroutine that sees the exec to its end, whatever becomes of the caller.
+// run is what all three have in common: a sandbox, a record of the attempt, a token for the bridge, and a
+// goroutine. The goroutine sees the exec to its end, whatever becomes of the caller.
 func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execution.Exec, req *sandboxv1.RunRequest, env environment, args any) (string, error) {
 	t, err := c.Thread(id)
 	if err != nil {

@@ -207,7 +207,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// TestSpares: a spare takes a free place, gives way to a caller that wants it, and is refused while a caller waits.
+// TestSpares: a spare takes a free place, yields it to a caller that wants it, and is refused while a caller
+// waits.
 func TestSpares(t *testing.T) {
 	p := New(Limits{Total: 2, Queue: 1})
 	if first, second := p.TakeSpare(), p.TakeSpare(); !first || !second || p.TakeSpare() {

@@ -1,6 +1,7 @@
-// Package hooks brings instances up and takes them down, by one list of hooks. Four kinds of sandboxes go through it: one that
-// is made for a thread, one that is made for the pool, one that a thread claims from the pool, and one that another server made.
-// Each hook knows what it does on which way. An instance is taken down in reverse, wherever it came to: a hook removes what is there.
+// Package hooks brings instances up and takes them down, by one list of hooks. Four kinds of sandboxes go
+// through it: made for a thread, made for the pool, claimed from the pool by a thread, and made by another
+// server. Each hook knows what it does on which way. Teardown runs in reverse, whatever step the instance
+// has reached: a hook removes what is there.
 //
 //	hook       up                                                 down
 //	ownership  the thread is held; its owner record names the     the record of the sandbox goes, the thread is let go

@@ -28,9 +28,9 @@ import (
 const (
 	// RemoveTimeout bounds the removal of a sandbox: an engine under load needs seconds to kill and unmount.
 	RemoveTimeout = 30 * time.Second
-	// adoptTimeout is how long the sandboxd of an adopted sandbox may take, on a machine that is busy: it dials at least
-	// once a second. Of a server that was stopped, it may have dialled that one's socket just now, and waits there for the
-	// 5 s that a handshake may take.
+	// adoptTimeout is how long the sandboxd of an adopted sandbox may take on a busy machine. It dials at
+	// least once a second. It may have dialled a stopped server's socket just now, and waits there for the 5
+	// s of a handshake.
 	adoptTimeout = 15 * time.Second
 	// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
 	inspectTimeout = 2 * time.Second
@@ -169,7 +169,7 @@ type Start struct {
 	synced, skills, tools chan error
 }
 
-// Up brings an instance up. When it fails, Down takes away what there is by then.
+// Up starts an instance. When it fails, Down removes what is there by then.
 func (h *Hooks) Up(ctx context.Context, s *Start) error {
 	s.began = time.Now()
 	for _, hook := range h.list {

@@ -21,10 +21,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
-// How a thread gets a sandbox of the pool. First its owner record names the sandbox, then the folder moves: a server that finds
-// the record after a crash compares the owner of the thread's workspace with the sandbox's uid, which no other workspace ever
-// has. The same: it has moved, and the sandbox is the thread's. Another or none: it has not, and the sandbox is removed. Nothing
-// has run in it by then, so that nothing is lost.
+// How a thread gets a sandbox of the pool. First its owner record names the sandbox, then the folder moves.
+// A server that finds the record after a crash compares the owner of the thread's workspace with the
+// sandbox's uid. No other workspace ever has that uid. If they match, the folder has moved, and the sandbox
+// is the thread's. Otherwise, or without a workspace, the server removes the sandbox. Nothing has run in it
+// by then, so nothing is lost.
 //
 // A thread that has files keeps its folder: they are copied into the sandbox, where that has a disk of its own. When all of them
 // are there, a note in the sandbox's folder says whose they are, and only then may anything run. Until the note is there the

@@ -58,8 +58,8 @@ type Bounds struct {
 	PassedHook func(inst *instance.Instance, hook string, up bool)
 }
 
-// makeRoom hibernates sandboxes that were not used for ReclaimIdle, the longest unused first, as many
-// as there are instances that wait for a place, less those that are ending anyway.
+// makeRoom hibernates sandboxes that were not used for ReclaimIdle, the longest unused first. It hibernates
+// as many as there are instances that wait for a place, less the instances that are ending anyway.
 func (l *Lifecycle) makeRoom(now time.Time) {
 	wants := l.places.Wants()
 	if len(wants) == 0 || l.bounds.ReclaimIdle <= 0 {
@@ -155,8 +155,9 @@ func (l *Lifecycle) maxAge(t instance.Template) time.Duration {
 	return l.bounds.MaxAge
 }
 
-// checkLife puts an instance away that is too old or idle. An instance that is too old and busy is put away when its
-// last exec ends (left), or after AgeGrace, when no exec waits for a person, which has a bound of its own.
+// checkLife ends an instance that is too old or idle. A busy instance that is too old ends with its last
+// exec (left), or after AgeGrace. Execs that wait for a person delay AgeGrace; they have a bound of their
+// own.
 func (l *Lifecycle) checkLife(inst *instance.Instance, now time.Time) {
 	age, most := now.Sub(inst.Info().CreatedAt), l.maxAge(inst.Template)
 	idle := time.Duration(inst.Template.IdleSeconds) * time.Second
@@ -293,8 +294,8 @@ func (l *Lifecycle) Wake(ctx context.Context, c sandbox.Caller, inst *instance.I
 	}, func() {})
 }
 
-// Hibernate ends the container and keeps the files and what the sandbox was; the next call that needs a
-// sandbox brings it back. A hibernated one stays so. Conflict: execs run in it; with force they end
+// Hibernate ends the container and keeps the files and the saved spec of the sandbox. The next call that
+// needs a sandbox starts it again. A hibernated one stays so. Conflict: execs run in it; with force they end
 // as killed. NotFound: the thread has none.
 func (l *Lifecycle) Hibernate(ctx context.Context, c sandbox.Caller, id string, force bool) (sandbox.Info, error) {
 	inst, asleep, err := l.Existing(ctx, c, id)

@@ -135,8 +135,9 @@ func (s *inventory) remove(id sandbox.ID) *instance.Pooled {
 	return nil
 }
 
-// evict takes out as many as there are too many by over, less those that are leaving: of the template with most that wait;
-// where nothing waits, what is being made is cancelled. Those returned are the caller's to remove.
+// evict takes out the surplus that over reports, less the sandboxes that are leaving. It takes them from the
+// template with most waiting sandboxes. Where none waits, it cancels what is being made. The caller removes
+// the returned sandboxes.
 func (s *inventory) evict(over func() int) (out []*instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +206,7 @@ func (s *inventory) unfit(of *templatePool, now time.Time) (old, former []*insta
 	return old, former
 }
 
-// left counts one of those that were leaving as removed.
+// left counts a leaving sandbox as removed.
 func (s *inventory) left(id sandbox.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +237,7 @@ func (s *inventory) levels() []metrics.Pool {
 	return all
 }
 
-// waiting are those that wait.
+// waiting returns the sandboxes that wait.
 func (s *inventory) waiting() (all []*instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

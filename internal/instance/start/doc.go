@@ -1,5 +1,5 @@
-// Package start brings the sandboxes of threads up: it finds the instance of a thread or starts one, cold or with a sandbox of the
-// pool, and lets execs into it. Each start runs the hooks of package hooks.
+// Package start starts the sandboxes of threads. It finds the instance of a thread or starts one, cold or
+// with a sandbox of the pool, and lets execs into it. Each start runs the hooks of package hooks.
 package start
 
 import (

@@ -34,8 +34,8 @@ type narrower struct {
 	threads *threads.Threads
 }
 
-// Capabilities returns those that a thread was narrowed to, nil when it was not. While the thread has a sandbox, they are
-// in memory.
+// Capabilities returns the capabilities that a thread was narrowed to, nil when it was not. While the thread
+// has a sandbox, they are in memory.
 func (n *Narrowing) Capabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
 	inst := n.live.Find(t)
 	if inst == nil {
@@ -61,8 +61,8 @@ func (n *Narrowing) stored(ctx context.Context, t sandbox.Thread) ([]string, err
 	return info.Capabilities, nil
 }
 
-// narrow remembers what a thread is narrowed to, and tells a running sandbox. A caller gives no
-// thread what it does not have itself.
+// narrow remembers what a thread is narrowed to, and tells a running sandbox. A caller cannot grant a thread
+// what it does not have itself.
 func (n *narrower) narrow(ctx context.Context, c sandbox.Caller, t sandbox.Thread, only []string) error {
 	if only == nil {
 		return nil

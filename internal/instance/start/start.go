@@ -24,7 +24,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
-// Starts brings instances up: it finds the instance of a thread, or starts one, in a new sandbox or in one of the pool.
+// Starts starts instances: it finds the instance of a thread, or starts one, in a new sandbox or in one of
+// the pool.
 type Starts struct {
 	lifecycle *lifecycle.Lifecycle
 	drain     *drain.Drain
@@ -244,7 +245,7 @@ func (s *Starts) Join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, n
 	}
 }
 
-// start brings the instance up and tells its waiters. When it fails nothing is left over.
+// start starts the instance and tells its waiters. When it fails nothing is left over.
 func (s *Starts) start(ctx context.Context, c sandbox.Caller, inst *instance.Instance, former *instance.Instance) {
 	began := inst.Asked
 	if former != nil {

@@ -1,7 +1,7 @@
-// Package doctor looks at a machine and says what of it is as Skerry needs it: a list of checks that run
-// side by side, each with a deadline of its own, and whose answers come in the order of the list. It has the
-// checks of the machine itself (kernel, control groups, disk, data folder, clock); those of the server's parts belong to who
-// wires them.
+// Package doctor looks at a machine and says whether it fits Skerry. It runs a list of checks side by side,
+// each with a deadline of its own. The answers come in the order of the list. It has the checks of the
+// machine itself (kernel, control groups, disk, data folder, clock). The checks of the server's parts belong
+// to the code that wires them.
 //
 // Locks: Report.mu guards the lines of one check. No other lock is taken while it is held.
 package doctor

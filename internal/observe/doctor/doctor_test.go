@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunEnds: when the caller gives up, so do all checks.
+// TestRunEnds: when the caller stops waiting, so do all checks.
 func TestRunEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -246,7 +246,7 @@ func (t *Tracer) Record(ctx context.Context, l Link, name string, from, to time.
 	s.End(trace.WithTimestamp(to))
 }
 
-// ids makes random ids, but those that were reserved.
+// ids makes random ids, except when one was reserved.
 type ids struct{}
 
 // NewIDs implements sdktrace.IDGenerator.

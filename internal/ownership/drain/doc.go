@@ -1,9 +1,10 @@
 // Package drain ends the work of a server: threads are handed over to other servers, new work is passed on or refused, and
 // what still runs at the deadline is killed.
 //
-// How a server that stops hands its threads over to those that go on. A thread can be handed over when no exec runs and no
-// request is about it; then its owner record names no replica, its lease is released, and the server that is asked next adopts the
-// sandbox. An exec is never moved: its deadline, its token and its callers are here, so its thread stays until it ends.
+// How a server that stops hands its threads over to the servers that go on. A thread can be handed over when
+// no exec runs and no request is about it. Then its owner record names no replica, its lease is released,
+// and the server that is asked next adopts the sandbox. An exec is never moved: its deadline, its token and
+// its callers are here, so its thread stays until it ends.
 //
 // Locks: a mutex in endAll guards the count of killed execs and is held alone.
 package drain

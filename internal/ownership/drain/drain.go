@@ -91,8 +91,8 @@ func (s *Drain) Drain(ctx context.Context) {
 	s.log.Info("drained", "ran", running, "ended", killed, "handed over", d.handed.Load(), "took", time.Since(began).Round(time.Millisecond))
 }
 
-// quiet waits until no exec runs and all threads are handed over that can be, or until ctx ends, and returns how many
-// execs still run.
+// quiet waits until no exec runs and all possible threads are handed over, or until ctx ends. It returns how
+// many execs still run.
 func (s *Drain) quiet(ctx context.Context) int {
 	tick := time.NewTicker(drainLook)
 	defer tick.Stop()
@@ -110,8 +110,8 @@ func (s *Drain) quiet(ctx context.Context) int {
 	}
 }
 
-// endAll kills every exec that runs and waits, for a bounded time, until their ends are recorded, so that
-// those who follow them see the end before the server goes. It returns how many it could kill.
+// endAll kills every running exec. It waits, for a bounded time, until their ends are recorded, so that
+// their followers see the end before the server goes. It returns how many it could kill.
 func (s *Drain) endAll(ctx context.Context) int {
 	ctx, cancel := deadline.Detached(ctx, endTimeout)
 	defer cancel()

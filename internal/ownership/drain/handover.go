@@ -14,8 +14,8 @@ import (
 const (
 	// handOverParallel is how many threads are handed over side by side.
 	handOverParallel = 8
-	// lastEntryBefore is how long before the end of a drain a busy sandbox takes its last exec: those that come
-	// later wait until it is handed over, so that no short one is ended by the drain.
+	// lastEntryBefore is how long before the end of a drain a busy sandbox takes its last exec. Later execs
+	// wait until it is handed over, so that the drain ends no short one.
 	lastEntryBefore = 5 * time.Second
 )
 
@@ -51,8 +51,8 @@ func (s *Drain) PassOn(ctx context.Context) string {
 // Stopping ends when this server begins to stop: streams without an end must not keep threads here.
 func (s *Drain) Stopping() context.Context { return s.stopping }
 
-// AwaitHandOver lets a request wait whose thread is being handed over just now, or that comes so late in a drain that
-// the thread is to be handed over first.
+// AwaitHandOver lets a request wait whose thread is being handed over just now. It also waits late in a
+// drain, when the thread is to be handed over first.
 func (s *Drain) AwaitHandOver(ctx context.Context, t sandbox.Thread) error {
 	d := s.draining.Load()
 	if d == nil || !d.passOn {

@@ -116,7 +116,7 @@ func serveFar(t *testing.T, dir string, p *Peers) (addr string) {
 	return ""
 }
 
-// TestNetwork: replicas that announce an address are reached there, and those that do not by their sockets.
+// TestNetwork: replicas that announce an address are reached there, and the others by their sockets.
 func TestNetwork(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
 	a, b, near := joinFar(t, dir, ca), joinFar(t, dir, ca), join(t, dir)
@@ -226,8 +226,8 @@ func TestAnotherAtTheAddress(t *testing.T) {
 	}
 }
 
-// TestSilentAddress: a replica whose lock stays although no process is at its address, as that of a machine that lost its
-// power, is there, does not answer, and costs no more than a question may take.
+// TestSilentAddress: the lock of a replica stays although no process is at its address, as on a machine that
+// lost its power. The replica counts as there, does not answer, and costs no more than a question may take.
 func TestSilentAddress(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
 	a, dead := joinFar(t, dir, ca), joinFar(t, dir, ca)

@@ -104,8 +104,8 @@ func (p *Peers) Others() ([]string, error) {
 	return ids, err
 }
 
-// FindExec returns the replica that knows an exec of a thread: first is asked first, if it is not "". It returns ""
-// when none of those that answer does; sure says that all did.
+// FindExec returns the replica that knows an exec of a thread: first is asked first, if it is not "". It
+// returns "" when no answering replica does; sure says that all answered.
 func (p *Peers) FindExec(ctx context.Context, t sandbox.Thread, exec, first string) (id string, sure bool) {
 	q := url.Values{"tenant": {t.Tenant}, "user": {t.User}, "thread": {t.ID}, "exec": {exec}}
 	others, err := p.Peers()

@@ -52,8 +52,9 @@ func (r *Reaper) ClearAway(id sandbox.ID) {
 // reapEvery is how often the Reaper looks.
 const reapEvery = 10 * time.Second
 
-// ReapFolders removes run folders of sandboxes that no longer exist. One of a sandbox that its driver knows or an owner record
-// names, here or of another server, is left alone, and so is a young one.
+// ReapFolders removes run folders of sandboxes that no longer exist. It leaves alone the folder of a sandbox
+// that its driver knows, or that an owner record names, here or of another server. It also leaves a young
+// one alone.
 func (r *Reaper) ReapFolders(found []sandbox.Instance) {
 	entries, err := os.ReadDir(r.runRoot)
 	if err != nil {
@@ -126,8 +127,8 @@ func (r *Reaper) Watch() {
 }
 
 // Reconcile removes sandboxes of this data folder that no owner record names, for instance because their
-// removal failed the first time. A young one may be in the middle of its creation, and a folder that was not
-// an orphan before may be in the middle of a take-over: each is seen as one for a whole lease time first.
+// removal failed the first time. A young sandbox may be in the middle of its creation. A sandbox with an
+// owner record a moment ago may be in a take-over. So each must stay an orphan for a whole lease time first.
 func (r *Reaper) Reconcile(orphans map[sandbox.ID]time.Time) {
 	ctx, cancel := context.WithTimeout(r.ctx, hooks.RemoveTimeout)
 	defer cancel()

@@ -130,8 +130,8 @@ func (v *Recovery) awake(ctx context.Context, entry *sandbox.Instance) error {
 	return nil
 }
 
-// Recover continues where the servers before stopped, however that was: sandboxes that no living
-// server holds are adopted when they answer, else removed with their folders, and each exec that was under
+// Recover continues where the servers before stopped, however they stopped. It adopts sandboxes that no
+// living server holds when they answer, else it removes them with their folders. Each exec that was under
 // way gets its one terminal record. An exec cannot be taken over: its token and its callers died with the
 // former server, so what still runs of it is killed.
 func (v *Recovery) Recover(ctx context.Context) error {
@@ -150,7 +150,8 @@ func (v *Recovery) Recover(ctx context.Context) error {
 	return nil
 }
 
-// recordFound takes the sandboxes that no owner record names, as those that a server of an older version made.
+// recordFound takes the sandboxes that no owner record names, because a server of an older version made
+// them.
 func (v *Recovery) recordFound(ctx context.Context, found []sandbox.Instance) error {
 	var unclaimed []ownerrecord.OwnerRecord
 	for _, entry := range found {
@@ -163,7 +164,7 @@ func (v *Recovery) recordFound(ctx context.Context, found []sandbox.Instance) er
 		}
 		unclaimed = append(unclaimed, ownerrecord.Of(t, "", 0, entry.ID))
 	}
-	// Those that a living server holds stay as they are.
+	// Sandboxes that a living server holds stay as they are.
 	v.takeover.TakeOver(ctx, unclaimed, "")
 	return nil
 }

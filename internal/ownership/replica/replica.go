@@ -1,6 +1,6 @@
-// Package replica tells the server processes of one data folder apart: each has an id of its own, made
-// when it starts, a numbered slot for what only it may write, and a socket on which the others reach it. A replica that
-// others reach over a network announces its address besides (package peer).
+// Package replica tells the server processes of one data folder apart. Each has an id of its own, made when
+// it starts. It also has a numbered slot for what only it may write, and a socket on which the others reach
+// it. A replica that others reach over a network announces its address besides (package peer).
 //
 // A slot is a folder with a lock that the kernel takes away when the process ends, however it does: so
 // that a dead replica is known at once, and a replica that merely does not answer is never taken for dead. What

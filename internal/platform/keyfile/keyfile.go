@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Outside refuses a file in the data folder, also by way of links, for sandboxes' folders are there, and who copies it as
-// a backup would have the key with what it locks. Neither need exist.
+// Outside refuses a file in the data folder, also by way of links. Sandboxes' folders are there, and a
+// backup of it would hold the key with what it locks. Neither need exist.
 func Outside(path, data string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) { // it will be made there

@@ -77,11 +77,11 @@ func Read(path string, limit int64) (Stamp, []byte, error) {
 // lockTime bounds the wait for others who change files of the same folder: each takes milliseconds.
 const lockTime = 10 * time.Second
 
-// Edit changes a file while no other process does: change gets its text, at most limit+1 bytes, nil when
-// there is none, and returns the new one; nil leaves the file as it is. The file is replaced in one step,
-// durably, keeping its owner and mode (0600 for a new one, in folders that are made with 0711), or not at all. Read,
-// Edit by others and crashes see one of the two texts. Errors of change come back as they are; ErrBusy
-// after 10 s, or when ctx ends before.
+// Edit changes a file while no other process does. change gets its text, at most limit+1 bytes, nil when
+// there is none. It returns the new text; nil leaves the file as it is. Edit replaces the file in one step,
+// durably, or not at all. The file keeps its owner and mode; a new one has 0600, in folders that are made
+// with 0711. Read, Edit by others and crashes see one of the two texts. Errors of change come back as they
+// are; ErrBusy after 10 s, or when ctx ends before.
 func Edit(ctx context.Context, path string, limit int64, change func(text []byte) ([]byte, error)) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -108,8 +108,8 @@ func Edit(ctx context.Context, path string, limit int64, change func(text []byte
 	return Replace(path, out)
 }
 
-// Replace writes a file anew in one step, durably, with the owner and the mode of the file that it replaces, 0600 when
-// there is none. Its folder is there.
+// Replace writes a file anew in one step, durably. It keeps the owner and the mode of the file that it
+// replaces, or sets 0600 when there is none. Its folder is there.
 func Replace(path string, text []byte) error {
 	return put(path, text, func(temp *os.File) error { return likeBefore(temp, path) }, os.Rename)
 }
@@ -133,7 +133,7 @@ func Swap(path string, text []byte, mode fs.FileMode) error {
 	return os.Rename(path+".new", path)
 }
 
-// put writes a file beside, and then gives it its name.
+// put writes a file beside, and then renames it.
 func put(path string, text []byte, prepare func(*os.File) error, name func(from, to string) error) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-")
 	if err != nil {

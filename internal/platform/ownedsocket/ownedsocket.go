@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 )
 
-// Listen makes the socket dir/name, which belongs to uid alone (mode 0600), in the place of one of a
-// former server; uid 0 leaves it to this process's own. It is made under a name of its own and renamed
-// when owner and mode are right, so that no process finds a socket that it may not open. The folder is reached
-// through a descriptor: its path may be longer than a socket address. The name stays after Close: by
-// then it may be that of the next server's socket.
+// Listen makes the socket dir/name, which belongs to uid alone (mode 0600), in the place of a former
+// server's; uid 0 leaves it to this process's own. Listen makes it under a name of its own and renames it
+// when owner and mode are right. So no process finds a socket that it may not open. The folder is reached
+// through a descriptor: its path may be longer than a socket address. The name stays after Close: by then it
+// may be that of the next server's socket.
 func Listen(dir, name string, uid int) (*net.UnixListener, error) {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package redact hides secret values in text that goes out: whole texts, and streams that come in pieces
 // of any size.
 //
-// A value is hidden as it is, line by line when it has many lines, and as JSON, a URL, base64 or, up to
-// maxHex bytes, hexadecimal digits would write it, wherever in a larger base64 text it stands. That is for
-// accidents: a tool that prints its configuration, a request that is logged. Code that wants to tell a
-// secret can always write it backwards.
+// A value is hidden as it is, and line by line when it has many lines. It is also hidden as JSON, a URL,
+// base64 or, up to maxHex bytes, hexadecimal digits would write it, anywhere in a larger base64 text. That
+// is for accidents: a tool that prints its configuration, a request that is logged. Code that wants to tell
+// a secret can always write it backwards.
 package redact
 
 import (
@@ -100,8 +100,8 @@ func forms(v string) []string {
 	return all
 }
 
-// inBase64 returns the part of a base64 text that depends on v alone, for each of the three places in a
-// group of three bytes at which v may begin, in both alphabets.
+// inBase64 returns the part of a base64 text that depends on v alone. It covers each of the three places in
+// a group of three bytes at which v may begin, in both alphabets.
 func inBase64(v string) []string {
 	var all []string
 	for before := range 3 {

@@ -2,8 +2,8 @@ package redact
 
 import "io"
 
-// Stream hides secrets in a text that comes in pieces, also those that lie over several of them. Make one
-// for each text with Secrets.Stream; one goroutine at a time may use it.
+// Stream hides secrets in a text that comes in pieces, also secrets that span several of them. Make one for
+// each text with Secrets.Stream; one goroutine at a time may use it.
 type Stream struct {
 	s       *Secrets
 	at      int32

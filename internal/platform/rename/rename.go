@@ -12,8 +12,8 @@ import (
 // NoReplace moves what is at from to the free name to. EEXIST: there is something, and nothing has moved.
 func NoReplace(from, to string) error { return NoReplaceAt(unix.AT_FDCWD, from, unix.AT_FDCWD, to) }
 
-// NoReplaceAt is NoReplace for names in two open folders. Where the file system knows no such flag, for a moment a file
-// has both names, and an empty folder stands where a folder is to be.
+// NoReplaceAt is NoReplace for names in two open folders. Where the file system knows no such flag, a file
+// has both names for a moment. A folder moves over an empty folder that NoReplaceAt makes first.
 func NoReplaceAt(fromDir int, from string, toDir int, to string) error {
 	err := unix.Renameat2(fromDir, from, toDir, to, unix.RENAME_NOREPLACE)
 	if !unknown(err) {

@@ -49,8 +49,9 @@ func (c *Client) Read(ctx context.Context, address string, most int64) (data []b
 	return data, info.ETag, nil
 }
 
-// Replace stores an object in the place of the version that is named, or where there is none when it is "", and returns
-// the new version. Conflict: the object is another one by now. A store that does not know conditions stores it all the same.
+// Replace stores an object in the place of the named version, or where there is none when version is "". It
+// returns the new version. Conflict: the object is another one by now. A store that does not know conditions
+// stores it all the same.
 func (c *Client) Replace(ctx context.Context, address string, data []byte, version string) (string, error) {
 	bucket, key, err := c.at(address)
 	if err != nil {

@@ -33,7 +33,7 @@ type Options struct {
 	SecretKey string
 	Session   string // token of credentials that expire
 	PathStyle bool   // https://endpoint/bucket/key, not https://bucket.endpoint/key
-	// Buckets are those that may be read: "bucket", or "bucket/folder" for all below. nil: any.
+	// Buckets are the ones that may be read: "bucket", or "bucket/folder" for all below. nil: any.
 	Buckets []string
 	// Addresses may be connected to besides the public internet: a store of one's own network.
 	Addresses []netip.Prefix
@@ -153,9 +153,9 @@ func (c *Client) allowed(bucket, key string) bool {
 	return false
 }
 
-// Fetch returns the object at s3://bucket/key; the caller closes it. It ends with ctx. Errors: Invalid (no such
-// address), Forbidden (a bucket that is not on the list, an address that is not public, or what the store refuses),
-// NotFound, QuotaExceeded (larger than MaxBytes), Unavailable.
+// Fetch returns the object at s3://bucket/key; the caller closes it. It ends with ctx. Errors: Invalid (no
+// such address), NotFound, QuotaExceeded (larger than MaxBytes), Unavailable. Also Forbidden: a bucket that
+// is not on the list, an address that is not public, or what the store refuses.
 func (c *Client) Fetch(ctx context.Context, address string) (io.ReadCloser, error) {
 	bucket, key, err := Parse(address)
 	if err != nil {

@@ -70,8 +70,9 @@ type Repo struct {
 // Commit is the commit's hash in hex.
 func (r *Repo) Commit() string { return r.commit.Hash.String() }
 
-// Fetch gets the commit. Errors: Forbidden (the address may not be reached), NotFound (no such repository, branch, tag or
-// commit), Invalid (what came is no repository, or more than there may be), NotSupported (ssh), Timeout, Unavailable.
+// Fetch gets the commit. Errors: Forbidden (the address may not be reached), NotFound (no such repository,
+// branch, tag or commit), NotSupported (ssh), Timeout, Unavailable. Also Invalid: the answer is no
+// repository, or exceeds the limits.
 func Fetch(ctx context.Context, q Request, o Options) (*Repo, error) {
 	u, err := url.Parse(q.URL)
 	if err != nil {
