@@ -43,7 +43,7 @@ func (b *builder) skillInstalls(f *foundation, library *skill.Library) (*install
 // skillSources are where the skills for all users come from.
 type skillSources struct {
 	cfg  config.Config
-	into string // folder for those that are fetched; it is emptied
+	into string // folder for fetched sources; it is emptied
 	log  *slog.Logger
 }
 

@@ -6,7 +6,7 @@ import "context"
 type About struct {
 	Engine   string            // name and version: "Docker 28.0.1"; "" when there is no engine
 	API      string            // version of its API, and the oldest that is enough; "" when it has no numbers
-	Programs map[string]string // the programs of the runtimes "runc" and "runsc", those that are known to it
+	Programs map[string]string // the programs of the runtimes "runc" and "runsc" that are known to it
 	Advice   map[string]string // what to do, for each runtime, when it cannot be used
 }
 

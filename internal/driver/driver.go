@@ -22,7 +22,7 @@ import (
 // is created; nothing else asks for a driver's name.
 type Capabilities struct {
 	Name     string   // for people and records only
-	Runtimes []string // "runc", "runsc": those that were probed and hold every promise
+	Runtimes []string // "runc", "runsc": the ones that were probed and hold every promise
 	// RuntimeProblems says for each other known runtime why it cannot be used.
 	RuntimeProblems map[string]string
 	Network         string // "none" (own network namespace with loopback only), "policy", or "shared" (memory driver)

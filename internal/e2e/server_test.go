@@ -136,7 +136,7 @@ type options struct {
 	driver, runtime string
 	image           string // of the oci driver: "base", or "host" for the host's own /usr
 	extensions      string // text of extensions_config.json
-	policy          string // text of the policy's rules; "": those that are built in
+	policy          string // text of the policy's rules; "": the built-in ones
 	args            []string
 	disk            string            // of a thread; "": 512MiB
 	template        string            // lines that are added to the template

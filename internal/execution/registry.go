@@ -26,7 +26,7 @@ type Registry struct {
 	byID  map[string]*Exec
 	of    map[sandbox.Thread]*threadExecs
 	ended list.List // *Exec, oldest first
-	alive int       // execs that run, and those that are about to
+	alive int       // execs that run, or are about to
 	shut  bool      // none may begin any more
 	held  int64     // bytes of output of the ended ones
 }

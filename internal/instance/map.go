@@ -12,7 +12,7 @@ import (
 type Map struct {
 	mu       sync.Mutex
 	byThread map[sandbox.Thread]*Instance
-	byID     map[sandbox.ID]*Instance // also those that a thread's next instance has replaced
+	byID     map[sandbox.ID]*Instance // also instances that a thread's next instance has replaced
 }
 
 // Seat is what an instance counts against: a slot of this server, and the limits of its owner. The mutex of the Map

@@ -30,8 +30,8 @@ type Input struct {
 	Settings sandbox.CodeSettings
 	Tools    sandbox.ToolSet
 	Servers  []sandbox.ToolServer
-	Skills   []skill.Skill // those that the thread has
-	Commands []Command     // those that the thread has
+	Skills   []skill.Skill // the skills of the thread
+	Commands []Command     // the commands of the thread
 }
 
 // Build makes the prompt of a thread.

@@ -104,7 +104,7 @@ type AcquireOptions struct {
 	Labels   map[string]string // replaces the thread's labels when not nil
 	Env      map[string]string // for every exec of this sandbox
 	Skills   []string          // the thread has only these skills from now on; AllSkills among them: all; nil = as before
-	// Capabilities are the only ones that count in the thread from now on, of those that a caller has;
+	// Capabilities are the only ones of the caller's capabilities that count in the thread from now on.
 	// AllCapabilities among them: all that a caller has; nil = as before.
 	Capabilities []string
 	Mode         string        // "direct", "code", "auto" or ""

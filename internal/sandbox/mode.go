@@ -25,8 +25,8 @@ func DefaultCodeSettings() CodeSettings {
 	return CodeSettings{Mode: ModeAuto, AutoThreshold: 20, Language: "typescript", Timeout: DefaultCodeTimeout, MaxOutputChars: 10_000}
 }
 
-// ModeOf is ModeDirect or ModeCode: what a thread that asked for a mode ("" = it asked for none) gets
-// when a number of tools would be shown to its model (ToolSet.Shown).
+// ModeOf returns the mode of a thread that asked for a mode ("" = it asked for none): ModeDirect or
+// ModeCode. tools is how many tools its model would see (ToolSet.Shown).
 func (s CodeSettings) ModeOf(asked string, tools int) string {
 	if asked == "" {
 		asked = s.Mode

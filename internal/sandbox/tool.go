@@ -64,8 +64,8 @@ type ToolSet struct {
 	Tools []Tool // sorted by server, then name
 }
 
-// Shown is how many of the tools a model sees the definition of when it gets them directly: those that only
-// a search finds take no room.
+// Shown is how many definitions of tools a model sees when it gets them directly. Tools that only a search
+// finds take no room.
 func (s ToolSet) Shown() int {
 	n := 0
 	for _, t := range s.Tools {

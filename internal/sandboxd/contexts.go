@@ -147,7 +147,7 @@ func (cs *contexts) claim(id string, c *contextOf) error {
 	return nil
 }
 
-// sweep forgets those that have ended. Called with mu held.
+// sweep forgets contexts that have ended. The caller holds mu.
 func (cs *contexts) sweep() {
 	for id, c := range cs.byID {
 		if c.session == nil {

@@ -20,7 +20,7 @@ import (
 type standbyPool struct{ *service }
 
 const (
-	// waitingCheck is how often those that wait are looked over.
+	// waitingCheck is how often the waiting interpreters are checked.
 	waitingCheck = 2 * time.Second
 	// memoryShort is the part of the sandbox's memory, in percent, above which none waits.
 	memoryShort = 85
@@ -45,7 +45,7 @@ type standbys struct {
 	check   *time.Timer // nil: nothing waits
 	closed  bool
 	end     chan struct{}  // closed with it
-	wg      sync.WaitGroup // of those that start
+	wg      sync.WaitGroup // of starting interpreters
 }
 
 // waiting is an interpreter that was started ahead. But for the first two fields it is guarded by standbys.mu;
@@ -84,9 +84,10 @@ func (s standbyPool) standbyKey(c *sandboxv1.Code, request []string, cwd string)
 	return strings.Join([]string{c.GetJavascript(), cwd, strings.Join(env, "\x00"), s.interp.Seen(c.GetLanguage(), cwd, home)}, "\x00\x00")
 }
 
-// takeStandby returns an interpreter that waits for such a program, with what is to be woken of it, or nil. Those that
-// wait for another one are of no use any more. An interpreter that still imports stays: that may take
-// longer than all that the program needs. A starting one is as far as a new one would be, or further.
+// takeStandby returns an interpreter that waits for such a program, with its wake-up arguments, or nil.
+// Interpreters that wait for another program are of no use any more. An interpreter that still imports
+// stays: that may take longer than all that the program needs. A starting one is as far as a new one would
+// be, or further.
 func (s standbyPool) takeStandby(c *sandboxv1.Code, request []string, cwd string) (*waiting, *process.Standby) {
 	language := c.GetLanguage()
 	if !s.standbys.any(language) {
@@ -117,7 +118,7 @@ func (s *standbys) any(language string) bool {
 	return len(s.waiting[language]) > 0
 }
 
-// unfit takes out those that were started for other programs.
+// unfit takes out the interpreters that were started for other programs.
 func (s *standbys) unfit(language, key string) (out []*waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -398,7 +399,7 @@ func (s standbyPool) shortOfMemory() bool {
 	return ok && used > limit/100*memoryShort
 }
 
-// close ends the looking over. Those that wait end with the execs, and with them those that start.
+// close ends the checks. Waiting interpreters end with the execs, and so do starting ones.
 func (s *standbys) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -453,8 +453,8 @@ func TestStandbysOfOneLanguage(t *testing.T) {
 	}
 }
 
-// BenchmarkStandby measures a print in a standby beside one that starts cold, alternating, and then
-// programs right after each other, for which there may be none yet. -benchtime=200x prints medians of 200.
+// BenchmarkStandby measures a print in a standby beside a cold start, alternating. Then it measures programs
+// right after each other, for which there may be none yet. -benchtime=200x prints medians of 200.
 func BenchmarkStandby(b *testing.B) {
 	for _, c := range []struct{ runtime, language, text string }{
 		{"bun", "typescript", "const x: number = 1; console.log(x)"}, {"node", "typescript", "const x: number = 1; console.log(x)"},

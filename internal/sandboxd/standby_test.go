@@ -159,8 +159,8 @@ func TestStandbySpoilt(t *testing.T) {
 	}
 }
 
-// TestStandbyPreload: an interpreter that waits has the template's modules imported, says nothing of those that are
-// broken, and leaves a module of the agent's own in its place.
+// TestStandbyPreload: an interpreter that waits has the template's modules imported, and reports none of the
+// broken ones. It leaves a module of the agent's own in its place.
 func TestStandbyPreload(t *testing.T) {
 	p := newPair(t)
 	broken := filepath.Join(p.data, "broken_one.py")

@@ -45,10 +45,10 @@ func DefaultToolServer(log *slog.Logger) ToolServerOptions {
 	}
 }
 
-// RunToolServer connects twice to the server's socket: the first connection carries a
-// sandbox.ToolServerStart, as four bytes of length (little endian) and JSON, and is then the standard
-// input and output of the program; the second is its standard error. It returns the exit code of PID 1
-// when the program has ended; what it left behind ends with PID 1.
+// RunToolServer connects twice to the server's socket. The first connection carries a
+// sandbox.ToolServerStart, as four bytes of length (little endian) and JSON. It is then the standard input
+// and output of the program; the second connection is its standard error. RunToolServer returns the exit
+// code of PID 1 when the program has ended; what it left behind ends with PID 1.
 func RunToolServer(ctx context.Context, o ToolServerOptions) int {
 	stdio, start, err := receiveStart(ctx, o)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package secrets returns named values to callers that may use them: tokens for MCP servers, and for the environment
-// of one exec. They come from the server's environment (a list of names), from a folder of files (as
-// Kubernetes mounts secrets), and from those that are stored, encrypted with age. No caller can read a
-// value back.
+// Package secrets returns named values to callers that may use them: tokens for MCP servers, and for the
+// environment of one exec. They come from the server's environment (a list of names) and from a folder of
+// files (as Kubernetes mounts secrets). Others are stored, encrypted with age. No caller can read a value
+// back.
 //
 // A name stands for the first of these that there is: the user's own value, that of the MCP server or of
 // the skill that asks, the tenant's, the file, the variable.

@@ -16,8 +16,8 @@ type Rotation struct {
 	Renewed int `json:"renewed" doc:"Values that were encrypted anew"`
 }
 
-// settle is how long after its first pass a rotation looks again: a write of another server that had begun
-// with the old key is done by then, for a call of the store lasts two seconds at most.
+// settle is how long after its first pass a rotation looks again. By then, a write of another server that
+// had begun with the old key is done. A call of the store lasts two seconds at most.
 const settle = 3 * time.Second
 
 // Rotate makes a new key, encrypts everything anew, and takes the old keys away. At every moment the key file

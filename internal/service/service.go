@@ -10,7 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// Service is the use cases of a server. Those that may be nil say so.
+// Service is the use cases of a server. Its fields say so when they may be nil.
 type Service struct {
 	Threads      Threads
 	Sandboxes    Sandboxes

@@ -179,7 +179,8 @@ func raise(ctx context.Context, session *yamux.Session, token int64) error {
 	return outcome(s)
 }
 
-// Reach has the sidecar try, for a second, to connect to an IP address and port by TCP, and reports whether a process there took the connection.
+// Reach has the sidecar try, for a second, to connect to an IP address and port by TCP. It reports whether a
+// process there took the connection.
 func (c *Conn) Reach(ctx context.Context, address string) (reached bool, err error) {
 	release, err := c.lock(ctx)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// TestHostileTree: what code can leave in its workspace is either copied as what it is, or left out, and nothing of the
-// server's is read, changed or waited for.
+// TestHostileTree: the sidecar copies what code can leave in its workspace as what it is, or leaves it out.
+// It reads, changes and waits for nothing of the server's.
 func TestHostileTree(t *testing.T) {
 	b := newBed(t)
 	b.put("server/secret", "of the server")

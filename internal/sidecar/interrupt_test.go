@@ -18,8 +18,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
 )
 
-// TestInterruptedCopies: the connection ends, or the caller gives up, at any moment of a pull or a push. Each file is the
-// old or the new one, and the next time mends all.
+// TestInterruptedCopies: the connection ends, or the caller stops waiting, at any moment of a pull or a
+// push. Each file is the old or the new one, and the next time mends all.
 func TestInterruptedCopies(t *testing.T) {
 	b := newBed(t)
 	n := b.cable()

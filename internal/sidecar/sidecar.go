@@ -108,8 +108,9 @@ func NewDigests() *Digests { return &Digests{} }
 // Errors: Conflict: it was attached with a higher token; Unavailable: it cannot be reached; Invalid: the options are
 // wrong, or do not fit the sidecar's mounts.
 //
-// From then on the connection is kept up: when it is lost it is made again, with pauses that grow to 2 s, until Close, or until
-// the sidecar says that another process is attached. The caller closes it when the pod is gone.
+// From then on Dial keeps the connection up. When it is lost, Dial makes it again, with pauses that grow to
+// 2 s. It stops at Close, or when the sidecar says that another process is attached. The caller closes it
+// when the pod is gone.
 func Dial(ctx context.Context, o Options) (*Conn, error) {
 	if err := o.check(); err != nil {
 		return nil, err

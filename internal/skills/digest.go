@@ -32,12 +32,12 @@ type File struct {
 	Exec bool // may be run: mode 0555, else 0444
 }
 
-// Digest returns the digest of a skill's folder: "sha256:" and 64 hex digits. It is the SHA-256 of one
-// line for each regular file, sorted by the bytes of its path: the SHA-256 of its contents in hex, its
-// size in decimal, "x" when any execute bit is set, else "-", and its path as a Go string in quotes,
-// with blanks between and \n at the end. Owner, time, other bits of the mode, folders, and what is no
-// regular file do not count: they are not part of a skill. Invalid when a limit is exceeded or a name cannot be
-// one in a sandbox.
+// Digest returns the digest of a skill's folder: "sha256:" and 64 hex digits. It is the SHA-256 of one line
+// for each regular file, sorted by the bytes of its path. The line has the SHA-256 of its contents in hex,
+// its size in decimal, and "x" when any execute bit is set, else "-". Then it has the path as a Go string in
+// quotes, with blanks between and \n at the end. Owner, time, other bits of the mode, folders, and what is
+// no regular file do not count: they are not part of a skill. Invalid when a limit is exceeded or a name
+// cannot be one in a sandbox.
 func Digest(fsys fs.FS) (string, error) {
 	files, err := Files(fsys)
 	if err != nil {

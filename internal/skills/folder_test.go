@@ -157,8 +157,8 @@ func TestFolderShowsPlugins(t *testing.T) {
 	}
 }
 
-// TestReadersSeeWholeTrees: a program that reads all the time finds one of two versions of a skill, whole, and a program that
-// has a file open reads on.
+// TestReadersSeeWholeTrees: a program that reads all the time finds one of two versions of a skill, whole. A
+// program that has a file open reads on.
 func TestReadersSeeWholeTrees(t *testing.T) {
 	h := newHouse(t, nil)
 	if _, err := h.Add(t.Context(), anna, "a", files("a"), AddOptions{}); err != nil {

@@ -39,12 +39,12 @@ type Front struct {
 	Body   []byte          // the Markdown below, with \n at the ends of its lines
 }
 
-// ReadFront reads a Markdown file that begins with a line "---", a YAML mapping, and a line "---". It
-// is lenient: a byte order mark, \r\n, blank lines before, bytes that are no UTF-8, a key that is there
-// twice, and values that YAML refuses because of an unquoted ": " are findings. The error is Invalid,
-// is the last of the findings, too, and leaves Fields nil; Body is what could be told apart. The
-// findings name no file: the caller knows which one it is.
-// For a file without frontmatter it returns ErrNoFront, and all of it as Body.
+// ReadFront reads a Markdown file that begins with a line "---", a YAML mapping, and a line "---". It is
+// lenient. Findings are a byte order mark, \r\n, blank lines before, bytes that are no UTF-8, and a key that
+// is there twice. So are values that YAML refuses because of an unquoted ": ". The error is Invalid, is the
+// last of the findings, too, and leaves Fields nil. Body is what could be told apart. The findings name no
+// file: the caller knows which one it is. For a file without frontmatter it returns ErrNoFront, and all of
+// it as Body.
 func ReadFront(text []byte) (Front, []sandbox.Finding, error) {
 	var r reader
 	text, err := r.clean(text)
@@ -293,9 +293,9 @@ func scalar(n *yaml.Node) any {
 	return n.Value
 }
 
-// repair quotes the values that YAML refuses, such as `description: Use when: asked`, which many
-// authors write and most readers take. Only a value that is wrong by itself is changed, with the lines
-// that continue it; block scalars are left alone. lines are those that were changed, from 1.
+// repair quotes the values that YAML refuses, such as `description: Use when: asked`, which many authors
+// write and most readers take. It changes only a value that is wrong by itself, with the lines that continue
+// it; it leaves block scalars alone. lines are the changed lines, from 1.
 func repair(head []byte) (out []byte, lines []int) {
 	all := strings.SplitAfter(string(head), "\n")
 	var b strings.Builder

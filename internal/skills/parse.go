@@ -35,12 +35,12 @@ var (
 	standardName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 )
 
-// Parse reads the SKILL.md of the skill in a folder of that name. It is lenient: what the standard does
-// not allow and still can be understood is a finding, among them keys that it does not know, a name
-// that is not the folder's, texts that are too long, and a colon without quotes. The error is Invalid
-// when the skill cannot be loaded (no description, no YAML, a folder with an impossible name); then
-// the skill is Broken, bears what is known of it, and one of the findings, SeverityError, says the same.
-// The findings are in Skill.Findings, too. Parse sets neither Category, Location, Digest nor Enabled.
+// Parse reads the SKILL.md of the skill in a folder of that name. It is lenient: what the standard does not
+// allow and still can be understood is a finding. Among these are unknown keys, a name that is not the
+// folder's, texts that are too long, and a colon without quotes. The error is Invalid when the skill cannot
+// be loaded (no description, no YAML, a folder with an impossible name). Then the skill is Broken and bears
+// what is known of it. One of the findings, SeverityError, says the same. The findings are in
+// Skill.Findings, too. Parse sets neither Category, Location, Digest nor Enabled.
 func Parse(folder string, text []byte) (Skill, []sandbox.Finding, error) {
 	front, findings, err := ReadFront(text)
 	p := parser{reader: reader{findings: findings}, front: front}

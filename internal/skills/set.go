@@ -217,8 +217,8 @@ func (l *Library) pluginEntry(key, dir string) (*entry, error) {
 	return e, nil
 }
 
-// List returns all skills, sorted by name, also those that are off or do not load. Callers must not
-// change it.
+// List returns all skills, sorted by name, also skills that are off or do not load. Callers must not change
+// it.
 func (s *Set) List() []Skill { return s.skills }
 
 // Get returns a skill. A skill of a plugin is also found as <plugin>:<skill>. NotFound when there is none.
@@ -275,8 +275,8 @@ type Tree struct {
 	doubtful bool
 }
 
-// View returns the view of a thread that has all skills that are on, or only those named, and virtual skills
-// of its own, which hide others of their name.
+// View returns the view of a thread that has all skills that are on, or only the named ones. It also has
+// virtual skills of its own, which hide others of their name.
 func (s *Set) View(only []string, virtual []*Member) *View {
 	v := &View{members: map[string]*Member{}}
 	allowed := map[string]bool{}

@@ -25,7 +25,7 @@ type store struct {
 	dir string
 
 	mu      sync.Mutex
-	entries map[string]*entry // by digest, of those that were verified by this process
+	entries map[string]*entry // by digest, of entries that this process verified
 }
 
 // entry is one skill of the store. It does not change.

@@ -157,8 +157,8 @@ func (v *Views) keep(dir string, have map[string]string) error {
 	return nil
 }
 
-// Prepare makes a spare folder for a view, unless there is one or the view is small, and looks through a folder that a former
-// process left.
+// Prepare makes a spare folder for a view, unless there is one or the view is small. It also looks through a
+// folder that a former process left.
 func (v *Views) Prepare(view *View) error {
 	v.prepare.Lock()
 	defer v.prepare.Unlock()

@@ -21,7 +21,8 @@ const (
 	MaxOpenApprovals       = 1000 // of a tenant
 	MaxOpenApprovalsUser   = 200
 	MaxOpenApprovalsThread = 64
-	// maxKeptApprovals is how many requests of a tenant are kept, those that are over oldest first; the audit log has all.
+	// maxKeptApprovals is how many requests of a tenant are kept. The oldest finished ones go first; the
+	// audit log has all.
 	maxKeptApprovals = 2000
 	approvalPage     = 200
 	// maxGrants bounds what a thread has been given for good.
@@ -249,7 +250,7 @@ func (s approvalRecords) openApprovals(ctx context.Context, tenant, from, to str
 	return all, nil
 }
 
-// Approvals lists requests, newest first; those that are pending are found without looking at the others.
+// Approvals lists requests, newest first. It finds pending ones without looking at the others.
 func (s approvalRecords) Approvals(ctx context.Context, f sandbox.ApprovalFilter) (items []sandbox.Approval, next string, err error) {
 	if err := sandbox.CheckOwnerName("tenant", f.Tenant); err != nil {
 		return nil, "", err

@@ -56,10 +56,11 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
 
 // Begin claims key for a request whose method, path and body have the hash fingerprint. age is 0, or, of a
 // retry, how long ago the request was sent first. first: go on and call Finish. Else answer is what the
-// first request was answered with; Invalid when that one had another fingerprint; Conflict, with a field
-// Idempotency-Key that says which, when it is still running (sandbox.KeyRunning), had an answer larger than
-// MaxAnswer (KeyDone), or may have been done, because it ended with its server (Options.Alive) or is older
-// than what is remembered (KeyUnknown). A claim that is never finished frees itself after 130 minutes.
+// first request was answered with. Invalid when that one had another fingerprint. Conflict, with a field
+// Idempotency-Key that says which, in three cases: the first request is still running (sandbox.KeyRunning),
+// its answer was larger than MaxAnswer (KeyDone), or it may have been done (KeyUnknown). The last means that
+// it ended with its server (Options.Alive) or is older than what is remembered. A claim that is never
+// finished frees itself after 130 minutes.
 func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (first bool, answer []byte, err error) {
 	at, err := idempotencyPlace(o, key)
 	if err != nil {

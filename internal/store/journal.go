@@ -84,9 +84,8 @@ func openJournal(path string, log *slog.Logger) (*journal, []entry, error) {
 	return j, entries, nil
 }
 
-// read fills live. A last line without its end was never acknowledged and is dropped; any other line
-// that cannot be read is damage, and a state with holes (keys that were revoked would be valid
-// again) is worse than none.
+// read fills live. A last line without its end was never acknowledged and is dropped. Any other line that
+// cannot be read is damage. A state with holes, where revoked keys would be valid again, is worse than none.
 func (j *journal) read() error {
 	f, err := os.Open(j.path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ type leases struct{ *conn }
 
 // Lease says which replica may create or remove the sandbox of a thread.
 type Lease struct {
-	// Token is the fencing token: larger than that of every lease of the tenant before it, also
+	// Token is the fencing token: larger than that of every lease of the tenant before it. That holds also
 	// after Redis lost its data, as long as its clock was not set back.
 	Token int64
 	Owner string // the replica

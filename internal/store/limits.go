@@ -78,9 +78,9 @@ func memberOf(id string, until time.Time) string {
 	return id + " " + strconv.FormatInt(until.UnixMilli(), 10)
 }
 
-// admitScript frees places, runs all checks, and takes what they ask for when all of them pass. ARGV: the server's
-// time, the number of checks, six words for each (kind, index of its key, max, x, field, ttl), then pairs of a key's
-// index and a member to free. x is the milliseconds of one token, or what is added.
+// admitScript frees places, runs all checks, and takes what they ask for when all of them pass. ARGV: the
+// server's time, the number of checks, six words for each (kind, index of its key, max, x, field, ttl). Then
+// come pairs of a key's index and a member to free. x is the milliseconds of one token, or what is added.
 var admitScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000 + tonumber(t[2]) / 1000

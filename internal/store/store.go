@@ -30,7 +30,8 @@ type Options struct {
 	Journal string
 	// HighestUID returns the highest uid that anything has, for when the counter is lost; nil: NextUID counts from min.
 	HighestUID func() (int, error)
-	// Replica names this process among those that share the state, and Alive tells which of them are there; nil: unknown.
+	// Replica names this process among the processes that share the state. Alive tells which of them are
+	// there; nil: unknown.
 	Replica string
 	Alive   func(replica string) bool
 	Log     *slog.Logger // nil = none

@@ -167,8 +167,8 @@ func (f *Folders) Discard(ctx context.Context, dir string) error {
 	return err
 }
 
-// RemoveDiscarded deletes such a folder: the files of a thread that belonged to uid, at <trash>/files. Each
-// folder is emptied by itself, because deep ones are moved about, and <trash>/files may be the top of a
+// RemoveDiscarded deletes such a folder: the files of a thread that belonged to uid, at <trash>/files. It
+// empties each folder by itself, because it moves deep ones about. Also, <trash>/files may be the top of a
 // file system of its own.
 func (f *Folders) RemoveDiscarded(ctx context.Context, trash string, uid int) error {
 	files := filepath.Join(trash, "files")

@@ -8,8 +8,8 @@
 //
 // # What is sent again
 //
-// A request that got no answer, or an answer that says to try again, is sent again for as long as
-// Options.Patience, with growing pauses, or those that the server asks for. How often a thing is done
+// A request without an answer, or with an answer that says to try again, is sent again for as long as
+// Options.Patience. Its pauses grow, or are the ones that the server asks for. How often a thing is done
 // does not change by that:
 //
 //   - Reading, writing a file whole, deleting: these may be done twice.

@@ -27,7 +27,7 @@ type Event struct {
 	Result   *Result   // of Exit
 }
 
-// Exec runs a command and waits for its end. One that fails is a result with its exit code.
+// Exec runs a command and waits for its end. A command that fails is a result with its exit code.
 func (t *Thread) Exec(ctx context.Context, cmd Command) (*Result, error) {
 	return ended(t.StreamExec(ctx, cmd))
 }

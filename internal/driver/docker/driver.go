@@ -49,7 +49,7 @@ type Driver struct {
 	probe  string
 	log    *slog.Logger
 	locks  idlock.Locks
-	groups sync.Map // engineGroup by sandbox.ID, of those that were asked for
+	groups sync.Map // engineGroup by sandbox.ID, of sandboxes that a caller asked about
 
 	answers     *runtimeprobe.Answers
 	sweepProbes sync.Once

@@ -31,7 +31,7 @@ type pretended struct {
 	d       *Driver
 	api     *fake.Clientset
 	objects *dynamicfake.FakeDynamicClient
-	watches chan watch.Interface // those that the driver began
+	watches chan watch.Interface // the watches that the driver began
 	hangUp  func()               // ends the first of them
 
 	mu     sync.Mutex

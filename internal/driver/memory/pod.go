@@ -272,7 +272,7 @@ func (p *pod) pushPath(mounts []sandbox.Mount, path string) error {
 	if err := p.show(mounts, *in, filepath.Join(in.Source, rel), path); err != nil {
 		return err
 	}
-	for _, m := range mounts { // those that lie in it
+	for _, m := range mounts { // mounts that lie in it
 		if m.Target != path && within(m.Target, path) {
 			if err := p.show(mounts, m, m.Source, m.Target); err != nil {
 				return err

@@ -228,7 +228,7 @@ func (x *Contexts) lookAt(ctx context.Context, t sandbox.Thread) {
 		return
 	}
 	g := x.Registry
-	before := map[*entry]int{} // those that are there already: a new one may be missing in an older answer
+	before := map[*entry]int{} // entries that are there already: a new one may be missing in an older answer
 	g.mu.Lock()
 	for _, cc := range g.byThread[t] {
 		if cc.state == sandbox.ContextIdle && cc.inst == inst {

@@ -23,7 +23,7 @@ type Places struct {
 	held   map[string]int       // places by tenant, none is 0
 	total  int                  // their sum
 	spares int                  // see TakeSpare
-	queues map[string][]*Ticket // those that wait, by tenant, none is empty
+	queues map[string][]*Ticket // waiting tickets, by tenant, none is empty
 	turns  []string             // tenants with a queue; the first one's turn is next
 }
 

@@ -22,8 +22,8 @@ const (
 	// Grace is how long calls wait for a lost connection to come back before the sandbox counts as
 	// lost. sandboxd dials again at least once a second.
 	Grace = 3 * time.Second
-	// Patience is that of a sandbox which is known to run all the same: on a machine that has too much to do,
-	// seconds pass until its sandboxd gets its turn, and what runs in it should not be lost by that.
+	// Patience is the wait for a sandbox that is known to run all the same. On a machine that is too busy,
+	// seconds pass until its sandboxd gets its turn. That should not cost what runs in it.
 	Patience = 30 * time.Second
 	// callTime bounds every call that does not stream: the longest is Kill, which waits about three seconds
 	// for a tree to end.

@@ -1,8 +1,8 @@
 // Package link is the one connection between the server and a sandbox.
 //
-// sandboxd dials the server's unix socket (so that nothing inside the sandbox listens for it, and no
-// neighbour of sandboxd can pose as it), both do the handshake, and then the roles turn round:
-// sandboxd serves HTTP/2 on the dialled connection and the server is the client.
+// sandboxd dials the server's unix socket. So nothing inside the sandbox listens for the server, and no
+// neighbour of sandboxd can pose as it. Both do the handshake, and then the roles turn round. sandboxd
+// serves HTTP/2 on the dialled connection and the server is the client.
 //
 // The handshake is one line of JSON each way:
 //

@@ -39,8 +39,8 @@ func (r rule) answer() uint32 {
 	return retDeny
 }
 
-// uncounted are the ioctls by which the owner of a file or folder gets out of its disk quota:
-// FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS and FS_IOC32_SETFLAGS change or stop the project on ext4 and xfs, and
+// uncounted are the ioctls by which the owner of a file or folder gets out of its disk quota.
+// FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS and FS_IOC32_SETFLAGS change or stop the project on ext4 and xfs.
 // BTRFS_IOC_SNAP_CREATE, _V2, SUBVOL_CREATE, _V2 make what has a quota of its own.
 var uncounted = []uint32{0x401c5820, 0x40086602, 0x40046602, 0x50009401, 0x50009417, 0x5000940e, 0x50009418}
 
@@ -63,8 +63,8 @@ func rules(self int, mayTrace bool) []rule {
 		{call: unix.SYS_CLONE3, errno: unix.ENOSYS},
 		{call: unix.SYS_PIDFD_OPEN},
 		{call: unix.SYS_PIDFD_GETFD},
-		// A /proc/<pid> folder serves as a pidfd, and a siginfo of one's own making turns any signal
-		// into what the Go runtime takes for its own crash.
+		// A /proc/<pid> folder serves as a pidfd. A siginfo of one's own making turns any signal into what
+		// the Go runtime takes for its own crash.
 		{call: unix.SYS_PIDFD_SEND_SIGNAL},
 		{call: unix.SYS_RT_SIGQUEUEINFO},
 		{call: unix.SYS_RT_TGSIGQUEUEINFO},

@@ -27,12 +27,12 @@ const loadTypeStripper = `import { stripTypeScriptTypes } from "node:module";
 stripTypeScriptTypes("let x: number");
 `
 
-// StandbyEnv names the variable that makes the start-up file wait. Its value is the descriptor of a
-// stream socket; the start-up file reads all of it, which is the whole environment of the run as
-// "NAME=value" strings with a zero byte behind each, answers a byte, and goes on as if the process
-// had been started then. Without the variable it does not wait: so the same command runs a program whose
-// process was lost while it waited. Python's starts itself anew when the places that packages are installed
-// in, or modules that it has imported, have changed since; its answer is 's' then.
+// StandbyEnv names the variable that makes the start-up file wait. Its value is the descriptor of a stream
+// socket. The start-up file reads all of it: the whole environment of the run as "NAME=value" strings, each
+// with a zero byte behind. It answers a byte, and goes on as if the process had been started then. Without
+// the variable it does not wait: so the same command runs a program whose process was lost while it waited.
+// Python's start-up file restarts when the places of installed packages, or modules that it has imported,
+// have changed since. Its answer is 's' then.
 const StandbyEnv = "SKERRY_STANDBY"
 
 // PreloadEnv names the variable that lists, with commas between, the modules that a Standby imports before it

@@ -51,8 +51,8 @@ func (r *Runner) findKernel(language string, how Choice) (in *interpreter, text 
 }
 
 // findNodeKernel: contexts of TypeScript and JavaScript run on node, whatever plain runs use. It is the one
-// runtime whose endless loop can be interrupted without the end of the process, and that has a parser and
-// the stripping of types built in.
+// runtime whose endless loop can be interrupted without the end of the process. It also has a parser and the
+// stripping of types built in.
 func (r *Runner) findNodeKernel(language string, how Choice) (*interpreter, error) {
 	if how.JavaScript != "" && how.JavaScript != "node" {
 		return nil, &UnavailableError{"contexts of " + language + " run on node, and the template wants " + how.JavaScript + " for JavaScript"}

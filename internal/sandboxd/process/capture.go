@@ -161,8 +161,9 @@ func (c *capture) drain(pipe *os.File) {
 // up, and no person reads faster.
 const liveRate = 16 << 20
 
-// A stream of more than floodAfter bytes is read at floodRate bytes a second at most: no person reads so much, and what goes to the
-// file of its whole comes in between the server's own writes, for which each neighbour's exec waits.
+// A stream of more than floodAfter bytes is read at floodRate bytes a second at most: no person reads so
+// much. The writes to the file of its whole come between the server's own writes, for which each neighbour's
+// exec waits.
 const (
 	floodAfter = 16 << 20
 	floodRate  = 32 << 20

@@ -488,8 +488,9 @@ func (e *Exec) await(sup *warden, x *Exit) {
 	e.m.wardens.put(sup)
 }
 
-// supervisorLost is the reason of an end without a report. Which limit it was sandboxd cannot tell: the kernel picks a
-// supervisor for want of memory, a supervisor needs a thread for which there is no pid, or gets no time on the CPU.
+// supervisorLost is the reason of an end without a report. sandboxd cannot tell which limit it was. The
+// kernel picks a supervisor for want of memory, or a supervisor lacks a pid for a thread, or gets no CPU
+// time.
 const supervisorLost = "its supervisor died or did not answer: the sandbox has too little memory, CPU or pids for what runs in it, or a process killed it"
 
 // giveUp ends a supervisor that died or does not answer, with all that it had started. why is nil when

@@ -28,8 +28,8 @@ const (
 type Options struct {
 	// Supervisor is the command line that runs Supervise. Its first word is a path.
 	Supervisor []string
-	// Orphans makes the Manager reap every child of this process and kill those that it did not
-	// start: right for PID 1, where the orphans of a killed supervisor arrive. When this process is
+	// Orphans makes the Manager reap every child of this process and kill the children that it did not
+	// start. This is right for PID 1, where the orphans of a killed supervisor arrive. When this process is
 	// not PID 1 it becomes a sub-reaper. No other code of the process may start children then.
 	Orphans bool
 	// SpillRoot is the folder that spill files may be made in.

@@ -10,8 +10,9 @@ import (
 // Cgroups is the folder in which a sandbox sees its cgroup.
 const Cgroups = "/sys/fs/cgroup"
 
-// MemoryUse tells how much memory of the cgroup in dir could be had back only by the end of a process or of a file
-// in memory, and how much the cgroup may use, in bytes. ok is false where that cannot be told, or has no limit.
+// MemoryUse tells how much memory the cgroup in dir uses and may use, in bytes. The used part counts only
+// memory that the end of a process or a file in memory would free. ok is false where that is unknown, or has
+// no limit.
 func MemoryUse(dir string) (used, limit int64, ok bool) {
 	for _, v := range []struct {
 		limit, stat string

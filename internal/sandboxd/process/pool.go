@@ -33,8 +33,8 @@ type wardens struct {
 	argv   []string
 	orphan bool // this process gets orphans, and kills them
 
-	// forkMu is held for reading while a supervisor is started and noted, and for writing while
-	// children are reaped or looked over, so that none is reaped or killed that is not yet known.
+	// forkMu is held for reading while a supervisor is started and noted. It is held for writing while
+	// children are reaped or checked, so that no child is reaped or killed before it is known.
 	forkMu sync.RWMutex
 	mu     sync.Mutex
 	live   map[int]*warden
@@ -241,7 +241,7 @@ func (w *wardens) close(bound time.Duration) {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	w.wg.Wait() // for those that are being started
+	w.wg.Wait() // for supervisors that are being started
 	w.mu.Lock()
 	idle := w.idle
 	w.idle = nil

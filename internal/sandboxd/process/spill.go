@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// spill is the file that gets the whole of an output stream that was too long. Its folder lies where
-// code of the sandbox can write too, so the path is walked by os.Root, which no link leads out of,
-// and a file that is there already is not touched.
+// spill is the file that gets the whole of an output stream that was too long. Its folder lies where code of
+// the sandbox can write too. So os.Root walks the path, which no link leads out of, and an existing file is
+// not touched.
 type spill struct {
 	rootDir string // the folder that may be written, such as /mnt/user-data
 	dir     string // below it, absolute

@@ -190,7 +190,7 @@ func (s *supervisor) start(m message, files []int, pidfd *int) *failure {
 	if err != nil {
 		return startFailure(m, path, err)
 	}
-	// It leads a process group, in which are those that it has started meanwhile.
+	// It leads a process group, which holds the processes that it has started meanwhile.
 	_ = unix.Setpriority(unix.PRIO_PGRP, pid, commandNice)
 	s.main = pid
 	return nil

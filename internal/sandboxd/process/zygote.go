@@ -17,9 +17,10 @@ import (
 // imported what programs import, and runs none. Its supervisor keeps it, and serves the forks one after the
 // other: what is left of one is gone before the next is made.
 //
-// It begins as a Standby that says 'z' when it is ready. On StandbyFD it then gets one byte for each fork, on which ride
-// descriptors 0 to 3 of the fork, 3 being the socket of a Standby. It answers one byte when there is a child of its
-// supervisor, not of its own, which has written its pid and a newline to its socket, and waits there like any Standby.
+// It begins as a Standby that says 'z' when it is ready. On StandbyFD it then gets one byte for each fork.
+// Descriptors 0 to 3 of the fork ride on that byte, 3 being the socket of a Standby. It answers one byte
+// when there is a child of its supervisor, not of its own. The child has written its pid and a newline to
+// its socket, and waits there like any Standby.
 type Zygote struct {
 	m     *Manager
 	sup   *warden
@@ -35,8 +36,8 @@ const zygoteReady = 'z'
 // errZygoteInUse is no error of a Zygote: two forks of it at once could not be told apart when they end.
 var errZygoteInUse = errors.New("a fork of the zygote has not ended")
 
-// CanFork tells whether supervisors can keep a Zygote here. It needs to tell that nothing but the zygote is left,
-// and to be woken by the end of a process that the supervisor did not start.
+// CanFork tells whether supervisors can keep a Zygote here. Such a supervisor must notice that nothing but
+// the zygote is left. The end of a process that it did not start must wake it.
 func CanFork() bool {
 	pidfd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {

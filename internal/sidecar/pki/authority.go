@@ -25,7 +25,7 @@ import (
 const (
 	CertFile      = "tls.crt"
 	KeyFile       = "tls.key"
-	AuthorityFile = "ca.crt" // in a folder with one certificate: who signed it, and those that it talks to
+	AuthorityFile = "ca.crt" // in a folder with one certificate: its signer, and the signers of its peers
 )
 
 // Names in certificates.

@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 )
 
-// MakeFolders makes the folders of mounts that are not there, and in that of a thread's files those that are copied. The
-// root of a volume is the cluster's; what lies in it, and gets the modes that the server says, must be this process's own.
+// MakeFolders makes the missing folders of mounts, and the copied folders in that of a thread's files. The
+// root of a volume is the cluster's. Files and folders in it, which get the server's modes, must be this
+// process's own.
 func MakeFolders(mounts []Mount) error {
 	for _, m := range mounts {
 		for _, dir := range append([]string{""}, Only(m.Target)...) {

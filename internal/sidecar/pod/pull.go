@@ -52,7 +52,7 @@ func (p *sidecar) pull(ctx context.Context, s *wire.Stream, ask *wire.Pull) erro
 	return s.Send(&wire.Outcome{State: end.GetState()})
 }
 
-// converse reports the changes and sends those that the server wants. It reads the server's messages
+// converse reports the changes and sends the ones that the server wants. It reads the server's messages
 // meanwhile: after the server aborts, it would not read what is sent.
 func converse(ctx context.Context, s *wire.Stream, looks []*look, told int, full bool, limit int64) (*wire.Outcome, error) {
 	var end wire.Outcome

@@ -163,7 +163,7 @@ func setMtime(f *os.File, mtime int64) error {
 	return nil
 }
 
-// flush puts those that wait into place, when all of them are on disk.
+// flush puts the waiting files into place, when all of them are on disk.
 func (c *Changing) flush() error {
 	waiting := c.waiting
 	c.waiting, c.weight = nil, 0

@@ -81,7 +81,7 @@ func (d *Dir) Dir(name string) (*Dir, error) {
 	return sub, nil
 }
 
-// unlock adds permissions to what belongs to this process, and returns those that it had.
+// unlock adds permissions to what belongs to this process, and returns the former ones.
 func (d *Dir) unlock(name string, add uint32) (had int, err error) {
 	fd, err := openat(d.fd(), name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {

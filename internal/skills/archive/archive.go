@@ -1,6 +1,6 @@
-// Package archive reads and writes .skill files: ZIP archives of one skill. What it reads is hostile: an
-// archive is checked as a whole before anything is written, counted again while it is inflated, and
-// either becomes a folder of plain files with modes that any uid can read, or leaves nothing behind.
+// Package archive reads and writes .skill files: ZIP archives of one skill. What it reads is hostile. It
+// checks an archive as a whole before it writes anything, and counts again while it inflates. An archive
+// becomes a folder of plain files with modes that any uid can read, or leaves nothing behind.
 //
 // Each kind of refusal has a name (Reason) that callers, logs and tests can rely on.
 package archive

@@ -119,8 +119,8 @@ func empty(t testing.TB, dir string) {
 	}
 }
 
-// TestRealPackers: archives of Python's zipfile and Info-ZIP are let in, written to a file or through a
-// pipe, with sizes after the data or in the fields of ZIP64.
+// TestRealPackers: archives of Python's zipfile and Info-ZIP are let in. They are written to a file or
+// through a pipe, with sizes after the data or in the fields of ZIP64.
 func TestRealPackers(t *testing.T) {
 	found, err := filepath.Glob("testdata/*.skill")
 	if err != nil || len(found) != 5 {

@@ -334,8 +334,8 @@ func hide(d []byte) []byte {
 	return append(bytes.Clone(d[:second]), ending(1, uint32(second)-start, start)...)
 }
 
-// FuzzUnpack: whatever comes in, nothing is written outside, what is let in keeps the limits, packs again
-// and unpacks to the same, and what is refused leaves nothing.
+// FuzzUnpack: whatever comes in, nothing is written outside. Accepted archives keep the limits, pack again
+// and unpack to the same. Refused archives leave nothing.
 func FuzzUnpack(f *testing.F) {
 	for _, c := range hostile {
 		if data := c.make(f); len(data) < 64<<10 {

@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Programs disagree on what is in a ZIP archive when its parts contradict each other: one reads the
-// directory at the end, another walks from the beginning; entries may share data, or lie in what others
-// take for a gap. So the parts have to tile the file: local headers with their data one after the other
-// from byte 0, then the directory, then its end record, and every local header says what the directory
-// says. That leaves nothing to disagree on, and no byte that belongs to no file.
+// Programs disagree on what is in a ZIP archive when its parts contradict each other. One reads the
+// directory at the end, another walks from the beginning. Entries may share data, or lie in what others take
+// for a gap. So the parts have to tile the file: local headers with their data one after the other from byte
+// 0, then the directory, then its end record. Every local header says what the directory says. That leaves
+// nothing to disagree on, and no byte that belongs to no file.
 
 const (
 	sigLocal      = "PK\x03\x04"

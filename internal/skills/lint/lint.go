@@ -113,8 +113,8 @@ func Manifest(fsys fs.FS, name string) ([]sandbox.Finding, error) {
 // maxReferences bounds the findings about files that are not there.
 const maxReferences = 50
 
-// references looks up each file of the skill that the text links to, or names in a piece of code that
-// begins with one of the standard's folders.
+// references looks up each file of the skill that the text links to. It also looks up files named in a piece
+// of code that begins with one of the standard's folders.
 func references(fsys fs.FS, body []byte, first int) []sandbox.Finding {
 	var found []sandbox.Finding
 	seen := map[string]bool{}

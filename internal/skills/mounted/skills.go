@@ -270,8 +270,8 @@ func (k *Skills) Push() {
 	}
 }
 
-// Look is one round of pushSkills. The files of each user are looked at once, however many sandboxes the
-// user has, and nothing is done for those that show what they should.
+// Look is one round of pushSkills. It looks at the files of each user once, however many sandboxes the user
+// has. It does nothing for sandboxes that show what they should.
 func (k *Skills) Look() {
 	k.o.Library.Refresh()
 	sets := map[sandbox.Owner]*skills.Set{}
@@ -302,7 +302,7 @@ func (k *Skills) PrepareSpares() {
 	}
 }
 
-// UserSkills lists all skills of the caller, sorted by name, also those that are off or do not load.
+// UserSkills lists all skills of the caller, sorted by name, also skills that are off or do not load.
 func (k *Skills) UserSkills(_ context.Context, c sandbox.Caller) ([]sandbox.Skill, error) {
 	set, err := k.o.Library.Set(c.Owner)
 	if err != nil {

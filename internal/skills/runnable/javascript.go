@@ -8,7 +8,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// nodeModules are those that Node, bun and deno have built in.
+// nodeModules are the modules that Node, bun and deno have built in.
 var nodeModules = setOf(`assert async_hooks buffer child_process cluster console constants crypto dgram diagnostics_channel dns domain events fs http http2
 	https inspector module net os path perf_hooks process punycode querystring readline repl stream string_decoder sys test timers tls trace_events tty url
 	util v8 vm wasi worker_threads zlib bun`)

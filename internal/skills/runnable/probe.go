@@ -158,7 +158,7 @@ func (pr *probed) wait(ctx context.Context) error {
 	case <-late.C:
 		err = context.DeadlineExceeded
 	}
-	if pr.isDone() { // select takes any of those that are there
+	if pr.isDone() { // select takes any of the ready channels
 		return nil
 	}
 	return err

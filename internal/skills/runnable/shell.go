@@ -64,7 +64,7 @@ func parseShell(text string) (file *syntax.File, err error) {
 	return syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 }
 
-// joined are the lines of a text by number, those that end in a backslash with what follows.
+// joined returns the lines of a text by number. A line that ends in a backslash is joined with the next.
 func joined(text string) map[int]string {
 	lines := map[int]string{}
 	at, open := 0, false

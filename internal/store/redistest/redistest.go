@@ -74,8 +74,8 @@ func (s *Server) Protect(password string) {
 	s.password = password
 }
 
-// StartSentinel starts a Sentinel that watches a master, whose death it believes after half a second, and returns its address, which
-// asks for a password unless that is "".
+// StartSentinel starts a Sentinel that watches a master, and returns its address. It believes the master's
+// death after half a second. Its address asks for a password unless that is "".
 func StartSentinel(tb testing.TB, master *Server, password string) (addr string) {
 	tb.Helper()
 	return launch(&Server{tb: tb, dir: tb.TempDir(), watches: master, password: password}).addr()

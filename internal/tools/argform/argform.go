@@ -1,8 +1,8 @@
 // Package argform asks a person for the arguments of a tool, field by field, as the tool's JSON Schema
-// describes them. The schema comes from an MCP server and is not trusted: it is bounded in size and
-// depth, a part of it that is not understood is asked for as JSON, and nothing of it reaches the
-// terminal as a control sequence. What can be checked of a single field is checked at once, so that it
-// can be mended; the whole is checked where the tool is called.
+// describes them. The schema comes from an MCP server and is not trusted. It is bounded in size and depth,
+// and nothing of it reaches the terminal as a control sequence. A part that is not understood is asked for
+// as JSON. What can be checked of a single field is checked at once, so that the person can mend it; the
+// whole is checked where the tool is called.
 package argform
 
 import (
@@ -31,10 +31,10 @@ var ErrEnded = errors.New("the input ended")
 // Help is one line on how to answer, for the head of a form.
 const Help = "Enter takes the default or leaves an optional field out; \"\" is an empty text; lists and objects may be given as JSON."
 
-// Ask asks for the members of the object that schema describes, writes its questions to out, reads the
-// answers from lines, and returns the object as JSON. Members of preset, a JSON object or nil, are taken
-// as they are and not asked for. An error is ErrEnded (wrapped, naming the field), that of ctx, or
-// says what is wrong with the schema or preset.
+// Ask asks for the members of the object that schema describes. It writes its questions to out, reads the
+// answers from lines, and returns the object as JSON. Members of preset, a JSON object or nil, are taken as
+// they are and not asked for. An error is ErrEnded (wrapped, naming the field), that of ctx, or says what is
+// wrong with the schema or preset.
 func Ask(ctx context.Context, schema, preset json.RawMessage, lines *Lines, out io.Writer) (json.RawMessage, error) {
 	if len(schema) > maxSchema {
 		return nil, fmt.Errorf("the tool's schema has more than %d bytes: give the arguments as JSON", maxSchema)

@@ -128,9 +128,9 @@ func (b *Bridge) Register(x Exec) (token string) {
 	return token
 }
 
-// Finish ends an exec's token, cancels its calls, waits up to a second for them and returns all calls of
-// the exec in the order in which they started. A call that has not ended by then is an "error". An
-// unknown exec, or a finished one, has no calls.
+// Finish ends an exec's token, cancels its calls, and waits up to a second for them. It returns all calls of
+// the exec in the order in which they started. A call that has not ended by then is an "error". An unknown
+// exec, or a finished one, has no calls.
 func (b *Bridge) Finish(execID string) []sandbox.ToolCall {
 	b.mu.Lock()
 	e := b.byID[execID]

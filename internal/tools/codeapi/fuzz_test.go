@@ -12,8 +12,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// FuzzWrapper: whatever a server says of a tool, what is left of the wrapper without its types, its
-// comments and its strings is the call and nothing else.
+// FuzzWrapper: whatever a server says of a tool, the wrapper is the call and nothing else. The test ignores
+// its types, its comments and its strings.
 func FuzzWrapper(f *testing.F) {
 	for _, s := range hardSchemas {
 		f.Add("server", "tool", "about", s, s)

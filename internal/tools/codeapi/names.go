@@ -12,11 +12,10 @@ const maxFileName = 200
 // declaration makes a name that of a TypeScript declaration file.
 var declaration = regexp.MustCompile(`\.(d(?:\.|$))`)
 
-// FileName is how the name of a server or a tool is written as a file or folder: every character
-// outside of [A-Za-z0-9_.-] becomes "_", and so do a leading dot and the dot of ".d" before
-// a dot or the end (x.d.ts holds no code). It is the rule of
-// sandbox.Tool.WrapperPath. Two names may become one file name, in whatever case; what they name then
-// shares the file of the first.
+// FileName is how the name of a server or a tool is written as a file or folder. Every character outside of
+// [A-Za-z0-9_.-] becomes "_". So do a leading dot and the dot of ".d" before a dot or the end (x.d.ts holds
+// no code). It is the rule of sandbox.Tool.WrapperPath. Two names may become one file name, in whatever
+// case; what they name then shares the file of the first.
 func FileName(name string) string {
 	var b strings.Builder
 	for _, r := range name {

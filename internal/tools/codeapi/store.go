@@ -26,7 +26,7 @@ const (
 	tempAge    = time.Hour           // an unfinished tree of that age has no writer
 	treeAge    = 30 * 24 * time.Hour // a tree that was not used for so long is made again when needed
 	maxTrees   = 1000                // remembered in memory
-	maxTargets = 10_000              // remembered in memory, before those that are gone are forgotten
+	maxTargets = 10_000              // remembered in memory, before removed ones are forgotten
 )
 
 // Store keeps generated trees on disk, each under the hash of its contents, and makes sandboxes their
@@ -42,8 +42,8 @@ type Store struct {
 	targets map[string]*target
 }
 
-// NewStore opens the store in dir, which it makes when there is none, and removes what an earlier
-// process left half-written or what was not used for 30 days.
+// NewStore opens the store in dir, which it makes when there is none. It removes what an earlier process
+// left half-written, and what was not used for 30 days.
 func NewStore(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("codeapi: %w", err)

@@ -8,9 +8,10 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// PublicDialer makes a Dialer that reaches addresses of the public internet, and those in allowed. Private,
-// loopback, link-local (the metadata services of clouds), multicast and other special addresses are refused at the
-// moment of the connection, after the name was resolved: a name that answers differently the next time gains nothing.
+// PublicDialer makes a Dialer that reaches addresses of the public internet, and the ones in allowed. It
+// refuses private, loopback, link-local (the metadata services of clouds), multicast and other special
+// addresses. It does so at the moment of the connection, after the name was resolved: a name that answers
+// differently the next time gains nothing.
 func PublicDialer(allowed []netip.Prefix) *net.Dialer {
 	var v4, v6 []netip.Prefix
 	for _, p := range allowed {

@@ -33,7 +33,7 @@ func (b *background) spawn(f func()) bool {
 	return true
 }
 
-// stop lets no other goroutine begin, and tells those that run to end.
+// stop lets no other goroutine begin, and tells the running ones to end.
 func (b *background) stop() {
 	b.mu.Lock()
 	b.stopping = true

@@ -52,8 +52,8 @@ type entry struct {
 	tool *tool
 }
 
-// contact returns the thread's connections to the servers, after a bounded wait for those that connect
-// for the first time. A failed connection is left out; an error is that the hub is closed.
+// contact returns the thread's connections to the servers, after a bounded wait for servers that connect for
+// the first time. A failed connection is left out; an error is that the hub is closed.
 func (g *Catalog) contact(ctx context.Context, t sandbox.Thread, servers []*serverconfig.Server) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -121,7 +121,7 @@ func (c *configurations) again(since time.Time) {
 }
 
 // mind looks at the servers of users who were here a short while ago, because another process may change
-// them, and forgets who was not here for long.
+// them. It forgets users who were not here for long.
 func (c *configurations) mind(now time.Time) {
 	if c.users.Of == nil {
 		return

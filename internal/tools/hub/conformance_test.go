@@ -208,7 +208,7 @@ type conformanceCall struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// conformanceCalls returns the calls that a scenario wants made: those that it names itself, else one of
+// conformanceCalls returns the calls that a scenario wants made: the ones that it names itself, else one of
 // each tool.
 func conformanceCalls(tools []sandbox.Tool, scenario, wishes string) ([]conformanceCall, error) {
 	if scenario == "json-schema-2020-12-preservation" {

@@ -326,7 +326,7 @@ func (c *conn) lost(l *link) {
 	c.o.Log.Info("MCP server: connection ended", "server", c.key.server, "says", l.lastWords())
 }
 
-// drop gives up a link that is of no use any more.
+// drop abandons a link that is of no use any more.
 func (c *conn) drop(l *link) {
 	c.mu.Lock()
 	if c.link == l {

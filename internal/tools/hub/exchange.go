@@ -98,8 +98,8 @@ var errTooLate = errors.New("the call took too long")
 // protocolStateless is the first version in which each request says what it wants to hear.
 const protocolStateless = "2026-07-28"
 
-// watched returns the _meta of a call whose listener wants to hear of it, and asks a server of the old
-// kind, which is asked once, for its log messages.
+// watched returns the _meta of a call whose listener wants to hear of it. It asks a server of the old kind
+// for its log messages, once.
 func (l *link) watched(ctx context.Context, c *transport.Listener) mcp.Meta {
 	m := mcp.Meta{}
 	if c.Watch.Progress != nil {

@@ -13,8 +13,8 @@ import (
 // maxWaiting is how many calls may wait for a place at one connection. More are refused at once.
 const maxWaiting = 256
 
-// terms are the parts of a server's configuration that can change under a live connection. They do
-// not change themselves: a connection gets new ones. Calls in progress keep those that they began with.
+// terms are the parts of a server's configuration that can change under a live connection. They do not
+// change themselves: a connection gets new ones. Calls in progress keep the terms that they began with.
 type terms struct {
 	cfg     *serverconfig.Server
 	server  places

@@ -19,7 +19,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
-// rawServers returns a raw server on each transport, as configurations, and those that run in this process.
+// rawServers returns a raw server on each transport, as configurations, and the servers that run in this
+// process.
 func rawServers(t *testing.T) (configs map[string]string, servers map[string]*rawServer) {
 	t.Helper()
 	done := make(chan struct{})

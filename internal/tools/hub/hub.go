@@ -132,8 +132,8 @@ func Open(o Options) (*Hub, error) {
 	return h, nil
 }
 
-// RenewLogins encrypts the logins that are not, or are so for a key that stale knows. Those that no key opens are
-// left where they are, and counted.
+// RenewLogins encrypts logins that are not encrypted, or are so for a key that stale knows. It leaves a
+// login that no key opens where it is, and counts it.
 func (h *Hub) RenewLogins(ctx context.Context, stale func(purpose string, sealed []byte) bool) (changed, unreadable int, err error) {
 	return h.vault.Renew(ctx, stale)
 }

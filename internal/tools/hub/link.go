@@ -163,7 +163,7 @@ func boundDiscover(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// ownTTL takes the time to live of a list of tools for the hub and leaves none to the SDK, whose cache
+// ownTTL takes the time to live of a list of tools for the hub and leaves none to the SDK. The SDK's cache
 // would answer in the place of the server when the hub asks again, and not in the server's words.
 func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

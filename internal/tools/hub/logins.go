@@ -27,7 +27,7 @@ type Logins struct {
 	pending pendingLogins
 }
 
-// maxPending bounds the logins that wait for people; the oldest gives way.
+// maxPending bounds the logins that wait for people; a new login replaces the oldest.
 const maxPending = 200
 
 // withoutSecrets is why a login does not work, as the error of the caller that needs it.
@@ -43,7 +43,7 @@ func loginCause(err error) error {
 	return nil
 }
 
-// pendingLogins are those that wait for a person.
+// pendingLogins are the logins that wait for a person.
 type pendingLogins struct {
 	mu      sync.Mutex
 	byState map[string]*pendingLogin

@@ -294,8 +294,9 @@ func TestLoginHostile(t *testing.T) {
 	}
 }
 
-// TestLoginMachine: a server with a client of its own needs no person. A secret that is wrong is named as
-// the reason, without it and without what the other side says about it, and is not tried over and over.
+// TestLoginMachine: a server with a client of its own needs no person. The error names a wrong secret as the
+// reason, without its value and without what the other side says about it. The hub does not try it over and
+// over.
 func TestLoginMachine(t *testing.T) {
 	t.Parallel()
 	a := newAuthServer(t)

@@ -70,7 +70,7 @@ func fileName(name string) string {
 	}
 }
 
-// nearest gives up to three of names that look most like want.
+// nearest returns up to three of names that look most like want.
 func nearest(want string, names []string) []string {
 	type candidate struct {
 		name     string

@@ -17,8 +17,8 @@ import (
 
 const hubOfAnother = "SKERRY_TEST_HUB_CONFIG"
 
-// TestKilledHub: the servers of a hub whose process is killed do not outlive it, not even a server that does
-// not notice the end of its input.
+// TestKilledHub: the servers of a hub do not outlive its killed process, not even a server that does not
+// notice the end of its input.
 func TestKilledHub(t *testing.T) {
 	t.Parallel()
 	if path := os.Getenv(hubOfAnother); path != "" {

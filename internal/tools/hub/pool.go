@@ -135,8 +135,8 @@ func (p *pool) retire(match func(*conn) bool) {
 	}
 }
 
-// retireStale closes the connections to servers whose configuration is not in force any more. Those
-// that are still connected to in the same way go on under the new terms.
+// retireStale closes the connections to servers whose configuration is not in force any more. Servers whose
+// connection settings are unchanged go on under the new terms.
 func (p *pool) retireStale(cfg *serverconfig.Set) {
 	p.retire(func(c *conn) bool {
 		if c.cfg.User != nil {

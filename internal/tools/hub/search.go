@@ -19,8 +19,8 @@ const (
 	maxIndexes   = 32  // of tool sets that are kept; most threads of a server share one
 )
 
-// indexes keeps the index of each tool set that was searched, so that threads with the same tools share
-// it and it is made once for each version of them.
+// indexes keeps the index of each tool set that was searched. Threads with the same tools share it, and it
+// is made once for each version of them.
 type indexes struct {
 	mu     sync.Mutex
 	byHash map[string]*lazyIndex

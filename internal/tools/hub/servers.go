@@ -20,8 +20,8 @@ type Servers struct {
 	vault   *login.Vault
 }
 
-// ServerConfigs returns the configuration of every server as it is in the file, the values of env and
-// headers masked, and what looks like a secret in args and url.
+// ServerConfigs returns the configuration of every server as it is in the file. It masks the values of env
+// and headers, and what looks like a secret in args and url.
 func (a *Servers) ServerConfigs(context.Context) (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
 	for _, s := range a.configs.current().List {
@@ -101,7 +101,7 @@ func enabledServer(cfg *serverconfig.Set, name string) (*serverconfig.Server, er
 }
 
 // ServerTools returns the tools of one server, connecting as the caller's own user. It is for
-// administration: why there are none is the error. Those that are quarantined are among them, and marked.
+// administration: why there are none is the error. Quarantined tools are among them, and marked.
 func (a *Servers) ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error) {
 	s, err := enabledServer(a.configs.of(c.Owner), name)
 	if err != nil {

@@ -42,11 +42,11 @@ type tool struct {
 // toolList is what a server listed, and what is offered of it. It does not change.
 type toolList struct {
 	listed []*tool       // in the server's order, as the server describes them
-	tools  []*tool       // those that the configuration allows, with what it says of them
+	tools  []*tool       // the tools that the configuration allows, with what it says of them
 	hash   string        // of tools
 	ttl    time.Duration // after which it is to be asked for again; 0 when the server does not say
 
-	quarantined map[string]bool // of listed, those that were not approved as they are
+	quarantined map[string]bool // of listed, the tools that were not approved as they are
 }
 
 // under returns the list as a configuration wants it offered.

@@ -15,7 +15,8 @@ func about(s *tracing.Span, method, server string, params []byte, err error) {
 	s.Failed(err)
 }
 
-// withTrace names the trace of a context in the _meta of a request's parameters. Those that cannot be read stay as they are.
+// withTrace names the trace of a context in the _meta of a request's parameters. Parameters that it cannot
+// read stay as they are.
 func withTrace(ctx context.Context, tracer *tracing.Tracer, params json.RawMessage) json.RawMessage {
 	if tracer == nil {
 		return params

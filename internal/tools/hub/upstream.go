@@ -52,9 +52,10 @@ func (u *Upstream) Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.
 	return slices.Concat(lists...), nil
 }
 
-// Ask sends a request to one of the thread's servers and returns its result as the server wrote it. An
-// error is NotFound, ToolFailed (caused by a sandbox.UpstreamError when the server answered with one),
-// Timeout, Unavailable, CapacityExceeded, or Invalid when the parameters are not those of the method.
+// Ask sends a request to one of the thread's servers and returns its result as the server wrote it. An error
+// is NotFound, ToolFailed, Timeout, Unavailable, CapacityExceeded or Invalid. ToolFailed is caused by a
+// sandbox.UpstreamError when the server answered with one; Invalid says that the parameters are not those of
+// the method.
 func (u *Upstream) Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error) {
 	ctx, span := u.o.Tracer.Start(ctx, r.Method, tracing.Client)
 	defer span.End()

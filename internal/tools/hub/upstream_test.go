@@ -180,8 +180,8 @@ func TestSubscribeWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// TestUpstreamChanges: a server that says that its prompts or resources are others now is heard, in both
-// eras, and a server that reports changes all the time is not listed all the time.
+// TestUpstreamChanges: the hub notices, in both eras, when a server says that its prompts or resources
+// changed. A server that reports changes all the time is not listed all the time.
 func TestUpstreamChanges(t *testing.T) {
 	t.Parallel()
 	for era, o := range map[string]*mcp.StreamableHTTPOptions{"sessions": {}, "stateless": {Stateless: true}} {

@@ -21,7 +21,8 @@ const (
 )
 
 // The ranking's parameters. They were set on 239 queries over the 527 tools of LiveMCPBench and on 64
-// queries of our own over 266 tools of npm servers, and are round numbers within a wide plateau.
+// queries of our own. The latter were over 266 tools of npm servers. They are round numbers within a wide
+// plateau.
 const (
 	k1 = 0.9 // how soon more of the same word adds nothing
 	b  = 0.5 // how much a long text counts against a word

@@ -141,8 +141,8 @@ func (s *Sandboxes) Start(ctx context.Context, spec Spec) (*Server, error) {
 	return v, nil
 }
 
-// keepHome copies what the server writes into its home folder from a sandbox with a disk of its own, until it is stopped,
-// and then a last time.
+// keepHome copies the server's writes to its home folder from a sandbox with a disk of its own. It does so
+// until it is stopped, and then a last time.
 func (v *Server) keepHome(remote driver.Remote) {
 	tick := time.NewTicker(homeEvery)
 	defer tick.Stop()

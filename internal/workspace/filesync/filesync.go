@@ -79,8 +79,8 @@ const (
 	UnreachableTime = 20 * time.Second
 	// ReadPullTime is the same for a caller who reads or changes files, who can try again.
 	ReadPullTime = 30 * time.Second
-	// LastPullTime and deadPullTime bound the pull before a sandbox is removed: a living one, and one that ended by
-	// itself: its disk may still be there.
+	// LastPullTime and deadPullTime bound the pull before a sandbox is removed: of a living sandbox, and of
+	// a sandbox that ended by itself. The latter's disk may still be there.
 	LastPullTime, DeadPullTime = 20 * time.Second, 3 * time.Second
 	// UpToDateTime is how long an exec waits to begin until the sandbox has what is due.
 	UpToDateTime = 15 * time.Second
@@ -139,7 +139,7 @@ func (co *coalescer) do(ctx context.Context, spawn func(func()) bool, once func(
 	}
 }
 
-// work does a round, and then those that were requested meanwhile.
+// work does a round, and then the rounds that were requested meanwhile.
 func (co *coalescer) work(r *round, once func() error) {
 	for r != nil {
 		r.err = once()

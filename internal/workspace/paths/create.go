@@ -25,8 +25,8 @@ func (c *creator) limited(do func() error) error {
 	return c.hold(do)
 }
 
-// file makes a new file that belongs to the thread's user from the beginning, so that each block of it is
-// counted for the thread when it is written.
+// file makes a new file that belongs to the thread's user from the beginning. So each block of it counts for
+// the thread when it is written.
 func (c *creator) file(dir *os.Root, name string) (file *os.File, err error) {
 	err = c.limited(func() error {
 		if file, err = dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {

@@ -2,8 +2,8 @@
 // ("/mnt/user-data/workspace/a.txt"), finds what they mean on the host, and reads or changes that
 // without ever leaving the thread's folders.
 //
-// The files belong to code that is hostile, runs at the same time, and may swap a folder for a link
-// between any two system calls, while the server is root. So:
+// The files belong to hostile code, which runs at the same time. It may swap a folder for a link between any
+// two system calls, while the server is root. So:
 //
 //   - every step is taken relative to an open folder (os.Root), one name at a time; no host path is
 //     ever put together and looked up again;

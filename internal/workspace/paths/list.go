@@ -32,7 +32,7 @@ func (f *FS) Glob(ctx context.Context, name, pattern string) (Listing, error) {
 	})
 }
 
-// checkGlob refuses patterns that cannot match, and those that could take exponential time.
+// checkGlob refuses patterns that cannot match, and patterns that could take exponential time.
 func checkGlob(field, pattern string) error {
 	switch {
 	case pattern == "":

@@ -88,8 +88,8 @@ func (n *namespace) add(clean string, m Mount) error {
 	return nil
 }
 
-// linkInner notes for every folder that exists only because a mount or root lies in it, and for
-// every mount with another one inside, the names of those.
+// linkInner notes the names of inner mounts and roots. It does so for every folder that exists only because
+// a mount or root lies in it, and for every mount with another one inside.
 func (n *namespace) linkInner() {
 	seen := map[string]bool{}
 	add := func(v string) {

@@ -19,11 +19,12 @@ type Unpacked struct {
 	Bytes int64  `json:"bytes"` // of the files
 }
 
-// Unpack writes what is in an archive into a folder, which is made when it is not there: a tar, one compressed with gzip, or
-// a ZIP archive. Files of the same names are replaced, the others stay. The archive is hostile: all of it is read and checked
-// before anything is written, and Invalid, Forbidden, Conflict or QuotaExceeded says what is wrong. No path in it leads out of
-// the folder, no link or special file is in it, and none that is in the folder already is followed or replaced. An error that comes while
-// it is written says so, and how far it got.
+// Unpack writes the contents of an archive into a folder, which it makes when it is not there. The archive
+// is a tar, one compressed with gzip, or a ZIP archive. Files of the same names are replaced, the others
+// stay. The archive is hostile: all of it is read and checked before anything is written. Invalid,
+// Forbidden, Conflict or QuotaExceeded says what is wrong. No path in it leads out of the folder, and no
+// link or special file is in it. No link that is in the folder already is followed or replaced. An error
+// during the writes says so, and how far it got.
 func (f *FS) Unpack(ctx context.Context, name string, r io.Reader) (Unpacked, error) {
 	if _, err := f.space.unpackTop(name); err != nil {
 		return Unpacked{}, err

@@ -8,9 +8,9 @@
 //   - btrfs: every thread's folder is a subvolume in a quota group of its own, which is in the group of
 //     the user. Quotas must be on there ("btrfs quota enable --simple").
 //
-// Where the data folder's file system offers neither, an image of a fixed size (<data>/disk.img) is made,
-// with ext4 or btrfs in it, and mounted at <data>/tenants. Its blocks are reserved when it is made, so that
-// neither can the threads fill the host nor the host's other files take from the threads.
+// Where the data folder's file system offers neither, an image of a fixed size (<data>/disk.img) is made. It
+// has ext4 or btrfs in it, and is mounted at <data>/tenants. Its blocks are reserved when it is made. So the
+// threads cannot fill the host, and the host's other files take nothing from the threads.
 //
 // What a file system is said to offer is never believed: Open sets small limits and writes past them.
 //

@@ -48,8 +48,9 @@ type Options struct {
 	Mode       string // Auto, Kernel, Image or Off
 	ImageBytes int64  // size of the image, at least MinImage; 0: in Auto, without threads yet, a part of the free space
 	UserBytes  int64  // of all threads of one user together; 0: no limit
-	// Live says whether a sandbox of a thread of that user is running, by the folder of the user's threads
-	// below tenants ("<tenant>/users/<user>/threads"). Its files are not moved then. nil: none is.
+	// Live says whether a sandbox of a thread of that user is running. It gets the folder of the user's
+	// threads below tenants ("<tenant>/users/<user>/threads"). The user's files are not moved then. nil:
+	// none is.
 	Live func(threads string) bool
 	Log  *slog.Logger
 }
@@ -216,9 +217,9 @@ func (v *Volume) MakeThread(dir string) error {
 	return v.how.makeThread(dir)
 }
 
-// Pass moves the folder of a thread, with all that is in it and is bound to it, into the folder of another user's
-// threads, whose share it counts for from then on. os.ErrExist: there is something at the new place, and nothing has moved.
-// Limit is to be called next.
+// Pass moves the folder of a thread, with all that is in it and is bound to it, into the folder of another
+// user's threads. It counts for that user's share from then on. os.ErrExist: there is something at the new
+// place, and nothing has moved. Limit is to be called next.
 func (v *Volume) Pass(ctx context.Context, dir, to string) error {
 	if v != nil && v.how != nil {
 		if err := v.how.pass(ctx, dir, filepath.Dir(to)); err != nil {
@@ -267,8 +268,8 @@ func (v *Volume) Forget(dir string) {
 	delete(v.set, dir)
 }
 
-// Drop removes the folder of a thread, which may be at another place by now and is empty but for empty
-// folders, and frees its quota.
+// Drop removes the folder of a thread and frees its quota. The folder may be at another place by now and is
+// empty but for empty folders.
 func (v *Volume) Drop(dir string, uid int) error {
 	if v == nil || v.how == nil {
 		return os.RemoveAll(dir)

@@ -291,7 +291,7 @@ func (w *writer) know(c chunk) {
 	}
 }
 
-// readAll fills in the content of files: of those that changed since the base by reading them.
+// readAll fills in the content of files: it reads the ones that changed since the base.
 func (w *writer) readAll(found []seen) ([]seen, error) {
 	before := map[name]*seen{}
 	if w.base != nil {
@@ -300,7 +300,7 @@ func (w *writer) readAll(found []seen) ([]seen, error) {
 		}
 	}
 	there := found[:0]
-	moved := map[name]name{} // first names that vanished, and those that take their place
+	moved := map[name]name{} // first names that vanished, and the names that take their place
 	for _, f := range found {
 		first := f.Entry.Target
 		if to, ok := moved[first]; ok && f.Entry.Kind == kindHard {

@@ -24,8 +24,8 @@ type Objects interface {
 	Name() string
 	// Read returns an object of at most most bytes, and its version. NotFound: there is none; QuotaExceeded: it is larger.
 	Read(ctx context.Context, name string, most int64) (data []byte, version string, err error)
-	// Replace stores an object durably, in the place of the version that is named, or where there is none when it is "",
-	// and returns its version. Conflict: the object is another one.
+	// Replace stores an object durably, in the place of the named version, or where there is none when
+	// version is "". It returns the new version. Conflict: the object is another one.
 	Replace(ctx context.Context, name string, data []byte, version string) (string, error)
 	// List calls each for all objects below a name, which ends without a slash, in any order.
 	List(ctx context.Context, below string, each func(Object) error) error

@@ -13,8 +13,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// A pack is one object with the content of many small files, or of some parts of large ones, one behind the other and
-// compressed together. It never changes, and its name is never used again.
+// A pack is one object with the content of many small files, or of some parts of large ones. They lie one
+// behind the other, compressed together. A pack never changes, and its name is never used again.
 
 const (
 	// sendParallel is how many packs of one snapshot are under way at once, packsAtOnce those of all.
@@ -128,7 +128,7 @@ func (s *Snapshots) readPack(ctx context.Context, t sandbox.Thread, h *head, id 
 	return out, nil
 }
 
-// cut returns the bytes of a chunk from its pack, which are those that were kept.
+// cut returns the bytes of a chunk from its pack, which are the saved ones.
 func (c chunk) cut(pack []byte) ([]byte, error) {
 	if c.At > int64(len(pack)) || c.Bytes > int64(len(pack))-c.At {
 		return nil, fmt.Errorf("%d bytes at %d are not in it", c.Bytes, c.At)

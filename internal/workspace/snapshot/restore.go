@@ -140,7 +140,8 @@ func (s *Snapshots) restore(ctx context.Context, t sandbox.Thread, h *head, vers
 	return sandbox.Wrap(sandbox.Unavailable, err, "a part of what is kept of the thread is missing: %v; nothing was restored", err)
 }
 
-// entries reads the list of files of a snapshot. have are packs that were read, and get those that are; nil: none are kept.
+// entries reads the list of files of a snapshot. have holds packs that were read, and gets the packs that
+// entries reads; nil: none are kept.
 func (s *Snapshots) entries(ctx context.Context, t sandbox.Thread, h *head, have map[string][]byte) ([]entry, error) {
 	r := newReader(h.Packs)
 	var pack []byte

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestThereAndBack: what code left in a thread comes back on another disk byte for byte, is owned by the uid that it has
-// there, and is not sent again.
+// TestThereAndBack: a thread's files come back on another disk byte for byte, owned by the uid that it has
+// there. They are not sent again.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Objects) {
@@ -324,8 +324,8 @@ func TestRestoreRefused(t *testing.T) {
 	}
 }
 
-// TestForget: nothing of a deleted thread is left but a mark, it does not come back on a disk that has it, and its name
-// can be used again.
+// TestForget: nothing of a deleted thread is left but a mark. It does not come back on a disk that has it,
+// and its name can be used again.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Objects) {

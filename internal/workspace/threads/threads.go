@@ -66,7 +66,7 @@ type Threads struct {
 // New returns the threads of a data folder.
 func New(ctx context.Context, o Options) *Threads { return &Threads{o: o, ctx: ctx} }
 
-// Restore makes the thread's files on this disk those that were kept last. own: a sandbox is to have them.
+// Restore makes the thread's files on this disk match the last saved ones. own: a sandbox is to have them.
 func (h *Threads) Restore(ctx context.Context, t sandbox.Thread, own bool) error {
 	if h.o.Snapshots == nil {
 		return nil

@@ -143,7 +143,7 @@ func (s *scan) text(place, text string) {
 	}
 }
 
-// characters looks for those that people do not see, or take for others.
+// characters looks for characters that people do not see, or take for others.
 func (s *scan) characters(place, text string) {
 	run := 0 // of variation selectors: one follows an emoji, many carry a text
 	for _, r := range text {
@@ -181,7 +181,8 @@ func hidden(text string) string {
 	return Excerpt(b.String())
 }
 
-// mixedWord returns a word with Latin letters and Cyrillic or Greek ones, as long as it has enough of both to be no unit (µs).
+// mixedWord returns a word with Latin letters and Cyrillic or Greek ones. The word must have enough of both
+// to be no unit (µs).
 func mixedWord(text string) string {
 	if isASCII(text) {
 		return ""

@@ -1,7 +1,7 @@
-// Package login gets and keeps the access tokens by which the hub reaches MCP servers: OAuth 2.1 as the MCP
-// specification has it, with protected resource metadata (RFC 9728), authorization server metadata (RFC 8414,
-// OpenID Connect), PKCE, resource indicators (RFC 8707), issuer checks (RFC 9207), dynamic registration
-// (RFC 7591) and client ID metadata documents.
+// Package login gets and keeps the access tokens by which the hub reaches MCP servers. It follows OAuth 2.1
+// as the MCP specification has it. That includes protected resource metadata (RFC 9728), authorization
+// server metadata (RFC 8414, OpenID Connect), PKCE, and resource indicators (RFC 8707). It also includes
+// issuer checks (RFC 9207), dynamic registration (RFC 7591) and client ID metadata documents.
 //
 // No person sits in front of a server, so a grant that needs a person has two halves: Begin returns the URL to
 // open, Finish takes what the browser was sent back with. Until then requests go out without a token and

@@ -111,7 +111,7 @@ func (c *Client) ask(ctx context.Context) (challenge, error) {
 	return challengeOf(res), nil
 }
 
-// clientFor returns the client to log in as: the configured one, else a metadata document, else the one
+// clientFor returns the client to log in as: the configured one, else a metadata document, else the client
 // that the authorization server has registered, now or before.
 func (c *Client) clientFor(ctx context.Context, a *authority, kept *record, redirect string) (client, error) {
 	if k, ok := c.configured(a); ok {

@@ -215,7 +215,7 @@ func (c *Client) machine(ctx context.Context, ch challenge, scopes []string) (*r
 	return r, nil
 }
 
-// scopes are those to ask for: the configured ones, else those that the server names.
+// scopes returns the scopes to ask for: the configured ones, else the ones that the server names.
 func (c *Client) scopes(a *authority, ch challenge) []string {
 	switch {
 	case len(c.o.Settings.Scopes) > 0:
@@ -234,7 +234,7 @@ func (c *Client) recordOf(a *authority, k client, t *oauth2.Token, asked []strin
 	}
 }
 
-// granted returns the scopes of a token: an answer without them means those that were asked for (RFC 6749 §5.1).
+// granted returns the scopes of a token: an answer without them means the requested scopes (RFC 6749 §5.1).
 func granted(t *oauth2.Token, asked []string) []string {
 	if text, ok := t.Extra("scope").(string); ok && text != "" {
 		return scopesOf(text)

@@ -96,8 +96,9 @@ func (v *Vault) open(name string, text []byte) (*record, error) {
 	return &r, nil
 }
 
-// Renew encrypts again what is kept as it is, or is encrypted so that stale says it, one record at a time, while
-// no other process gets tokens for it. A record that cannot be read is left alone, and counted.
+// Renew encrypts again what is stored in plain text, or encrypted so that stale says it. It handles one
+// record at a time, while no other process gets tokens for it. It leaves a record that it cannot read alone,
+// and counts it.
 func (v *Vault) Renew(ctx context.Context, stale func(purpose string, sealed []byte) bool) (changed, unreadable int, err error) {
 	files, err := filepath.Glob(filepath.Join(v.dir, "*.json"))
 	if err != nil || v.seal == nil {

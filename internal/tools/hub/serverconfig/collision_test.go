@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestCollisionsGoByName: which of two servers is refused does not depend on the order of the file, and
-// a server that is wrong or off takes no name from another.
+// TestCollisionsGoByName: which of two servers is refused does not depend on the order of the file. A server
+// that is wrong or off takes no name from another.
 func TestCollisionsGoByName(t *testing.T) {
 	t.Parallel()
 	for text, refused := range map[string]string{

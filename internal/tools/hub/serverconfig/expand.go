@@ -25,8 +25,8 @@ type Secrets interface {
 	ForServer(ctx context.Context, a sandbox.SecretAsker, name string) (string, error)
 }
 
-// expansion replaces ${NAME}, ${NAME:-default} and ${secret:NAME} and remembers what it put in, so that none
-// of it shows up in an error, nor a secret in an answer.
+// expansion replaces ${NAME}, ${NAME:-default} and ${secret:NAME} and remembers what it put in. So none of
+// it shows up in an error, nor a secret in an answer.
 type expansion struct {
 	lookup  func(string) (string, bool)
 	secret  func(field, name string) (string, error)

@@ -202,8 +202,8 @@ func startError(err error, uid uint32) error {
 	return sandbox.Wrap(sandbox.Unavailable, err, "command: it cannot be started")
 }
 
-// live starts the process and stays until it is gone. It keeps the thread: the kernel kills the child
-// when the thread that made it ends (PR_SET_PDEATHSIG), so that no server outlives this process, and
+// live starts the process and stays until it is gone. It keeps the thread: the kernel kills the child when
+// the thread that made it ends (PR_SET_PDEATHSIG), so that no server outlives this process. And
 // no_new_privs, which the child inherits, must not reach other threads. The thread ends with it.
 func (p *Process) live(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()

@@ -13,8 +13,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
-// TestRootThatGivesNoUIDs: in a container without the capabilities for it, a stdio server as a process is refused with what to do
-// instead, and never runs as root.
+// TestRootThatGivesNoUIDs: in a container without the needed capabilities, the hub refuses a stdio server as
+// a process, and says what to do instead. The server never runs as root.
 func TestRootThatGivesNoUIDs(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

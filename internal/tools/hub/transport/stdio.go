@@ -17,10 +17,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
-// Stdio connects the SDK to a process: one JSON-RPC message a line on its standard input and
-// output. It differs from the SDK's own in what it does with a server that misbehaves: a line that is
-// no message is skipped (many servers print a banner), a message that is too long fails its call alone, and
-// the end of the connection takes all of the server's processes with it.
+// Stdio connects the SDK to a process: one JSON-RPC message a line on its standard input and output. It
+// differs from the SDK's own in how it treats a server that misbehaves. A line that is no message is
+// skipped, because many servers print a banner. A message that is too long fails its call alone. The end of
+// the connection takes all of the server's processes with it.
 type Stdio struct {
 	start   func(ctx context.Context) (*Process, error)
 	traffic *Traffic
