@@ -79,7 +79,7 @@ func (t *Turn) Seat() error {
 	return t.refusal
 }
 
-// Expire gives up a turn that was promised and that no caller has asked for since, and reports whether it did.
+// Expire withdraws a promised turn that no caller has asked for since, and reports whether it did.
 func (t *Turn) Expire(now time.Time, after time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

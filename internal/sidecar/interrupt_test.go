@@ -66,7 +66,7 @@ func TestInterruptedCopies(t *testing.T) {
 		wg.Go(func() {
 			time.Sleep(time.Duration(2+5*i) * time.Millisecond)
 			if i%4 < 2 {
-				cancel() // the caller gives up
+				cancel() // the caller stops waiting
 				return
 			}
 			for range 3 { // the connection ends, and comes back

@@ -273,9 +273,9 @@ func failed(res *sandbox.Result, lang, complaint string) map[string]any {
 }
 
 // thrown finds the error that code ended with in its output. For Python it is the first line after the last
-// traceback that looks like an error's, because frames are indented. The head of the
-// traceback names it, if any. Without a traceback (bad syntax), and in other languages, it is the first line that
-// begins with the name of an error.
+// traceback that looks like an error's, because frames are indented. The head of the traceback names it, if
+// any. Without a traceback (bad syntax), and in other languages, it is the first line that begins with the
+// name of an error.
 func thrown(lang, complaint string) (name, value string, ok bool) {
 	all := strings.Split(complaint, "\n")
 	if lang != "python" {

@@ -203,7 +203,7 @@ func (r *rig) ask(t testing.TB, req probewire.Request) probewire.Response {
 	return resp
 }
 
-// tryAsk gives up after a time, or when the sandbox has ended.
+// tryAsk stops waiting after a time, or when the sandbox has ended.
 func (r *rig) tryAsk(t testing.TB, req probewire.Request, timeout time.Duration) (probewire.Response, bool) {
 	t.Helper()
 	name := strconv.FormatInt(r.requests.Add(1), 10) + probewire.Suffix

@@ -96,8 +96,8 @@ func (q *labelQueue) work(ctx context.Context, id sandbox.ID) {
 	}
 }
 
-// patch puts labels beside those that a pod has. It writes the annotation whole, and only over that of p,
-// the pod as it was last seen. With a nil p it asks the API server.
+// patch adds labels to the ones of a pod. It writes the annotation whole, and only over that of p, the pod
+// as it was last seen. With a nil p it asks the API server.
 func (q *labelQueue) patch(ctx context.Context, p *corev1.Pod, id sandbox.ID, want map[string]string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package hooks brings instances up and takes them down, by one list of hooks. Four kinds of sandboxes go
+// Package hooks starts instances and takes them down, by one list of hooks. Four kinds of sandboxes go
 // through it: made for a thread, made for the pool, claimed from the pool by a thread, and made by another
 // server. Each hook knows what it does on which way. Teardown runs in reverse, whatever step the instance
 // has reached: a hook removes what is there.

@@ -121,7 +121,7 @@ func (q *Queue) leaveEarly(inst *instance.Instance, why string) {
 	}
 }
 
-// expireTurn gives up a turn that was promised and that no caller has asked for since.
+// expireTurn withdraws a promised turn that no caller has asked for since.
 func (q *Queue) expireTurn(inst *instance.Instance, now time.Time) {
 	if inst.Turn.Expire(now, q.bounds.QueueTime) {
 		q.metrics.Refused("gone")
