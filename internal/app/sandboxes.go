@@ -90,7 +90,7 @@ func (b *builder) openSandboxes(
 			}),
 		},
 		Storage: orchestrator.Storage{
-			DataDir: f.data.path, Disk: m.disk, Folders: folders, Snapshots: snapshots, SnapshotDelay: b.cfg.KeepDelay(), OnVolumes: b.cfg.OnVolumes(),
+			DataDir: f.data.path, Disk: m.disk, Folders: folders, Snapshots: snapshots, SnapshotDelay: b.cfg.SnapshotDelay(), OnVolumes: b.cfg.OnVolumes(),
 			Sealer: f.sealer,
 		},
 		Replicas: orchestrator.Replicas{

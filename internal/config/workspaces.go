@@ -18,8 +18,8 @@ type Workspaces struct {
 	Encrypt bool `yaml:"workspaces_encrypt"`
 }
 
-// KeepDelay is how long after a change it is kept; 0: before it is acknowledged.
-func (w Workspaces) KeepDelay() time.Duration {
+// SnapshotDelay is how long after a change it is kept; 0: before it is acknowledged.
+func (w Workspaces) SnapshotDelay() time.Duration {
 	if w.Mode == "sync" {
 		return 0
 	}

@@ -77,7 +77,7 @@ const (
 // state is what Gate needs of *store.Store.
 type state interface {
 	Admit(ctx context.Context, tenant string, checks []store.Check, back []store.Held) (*store.Refusal, error)
-	KeepHeld(ctx context.Context, tenant string, keep, back []store.Held, ttl time.Duration) error
+	ExtendHeld(ctx context.Context, tenant string, keep, back []store.Held, ttl time.Duration) error
 	CountHeld(ctx context.Context, tenant, limit, scope string) (int64, error)
 	Count(ctx context.Context, tenant, day, server string, batch uint64, c store.Counts, marks []store.CPUMark) error
 	Usage(ctx context.Context, tenant string, days, scopes, counters []string) (map[string]store.Counts, error)

@@ -205,7 +205,7 @@ func (g reports) reportPlaces(ctx context.Context, renew bool) error {
 		back := places(g).toBringBack(tenant)
 		for held := range slices.Chunk(append(keep[tenant], store.Held{}), maxBack) { // once also without any
 			held = slices.DeleteFunc(slices.Clone(held), func(h store.Held) bool { return h.Limit == "" })
-			if err := g.o.State.KeepHeld(ctx, tenant, g.stillHeld(tenant, held), back, g.o.HoldTime); err != nil {
+			if err := g.o.State.ExtendHeld(ctx, tenant, g.stillHeld(tenant, held), back, g.o.HoldTime); err != nil {
 				failed = firstError(failed, err)
 				continue
 			}

@@ -105,5 +105,5 @@ func (s callThreads) MayCall(t sandbox.Thread) error {
 
 // Kept implements call.Threads.
 func (s callThreads) Kept(ctx context.Context, t sandbox.Thread) error {
-	return s.threads.KeepChanged(ctx, t)
+	return s.threads.SaveChanged(ctx, t)
 }

@@ -71,7 +71,7 @@
 //
 // A new instance takes a slot, waiting in its tenant's queue when there is none, and releases
 // it when its sandbox is gone. Package instance/lifecycle looks every second for instances that are idle or too
-// old: BeginStop takes one out of use in the same step that sees that nothing runs in it, and putAway ends
+// old: BeginStop takes one out of use in the same step that sees that nothing runs in it, and Lifecycle.stop ends
 // it. Package instance/savedspec is what outlives an instance. Package instance/load watches what an instance with something in it
 // does to its neighbours: it lowers the weight of an instance that computes, and ends a fork bomb (decision 0019).
 // The way of an exec into an instance is start.Starts.Enter: it waits for an instance, wakes a paused one, and

@@ -118,7 +118,7 @@ func TestApiChangesAreThere(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(f.folders.Dir(sandbox.Thread{Owner: caller.Owner, ID: "t"}), "workspace/new/deep")); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.Files.KeepResult(t.Context(), sandbox.Thread{Owner: caller.Owner, ID: "t"}, "r", []byte(`{"a":1}`)); err != nil {
+	if _, err := f.Files.SaveResult(t.Context(), sandbox.Thread{Owner: caller.Owner, ID: "t"}, "r", []byte(`{"a":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	f.ok("t", "[ -s .skerry/results/r.json ]")

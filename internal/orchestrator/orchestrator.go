@@ -258,7 +258,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	}
 	for _, loop := range []func(){
 		func() { r.teardown.Watch(events) }, r.takeover.Watch, r.reaper.Watch, r.Lifecycle.Watch, r.wrappers.Push, r.Skills.Push,
-		r.Skills.PrepareSpares, func() { r.folders.Sweep(own) }, func() { r.pool.Keep(r.Shutdown) }, r.threads.KeepLate,
+		r.Skills.PrepareSpares, func() { r.folders.Sweep(own) }, func() { r.pool.Keep(r.Shutdown) }, r.threads.SavePending,
 	} {
 		r.wg.Go(loop)
 	}
@@ -454,7 +454,7 @@ func (r *Orchestrator) buildUseCases() {
 // removes the sandboxes that waited for threads.
 func (r *Orchestrator) Close(ctx context.Context) error {
 	r.Shutdown.Drain(ctx)
-	r.threads.KeepAllLate(ctx)
+	r.threads.SaveAllPending(ctx)
 	r.stop()
 	r.wg.Wait()
 	r.pool.Empty()

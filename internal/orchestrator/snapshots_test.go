@@ -198,13 +198,13 @@ func TestSnapshotsLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.store.gone.Store(false)
-	a.threads.KeepAllLate(t.Context())
+	a.threads.SaveAllPending(t.Context())
 	deadline := time.Now().Add(40 * time.Second)
 	for time.Now().Before(deadline) {
-		if late, err := a.o.Storage.Snapshots.AllLate(); err != nil || len(late) == 0 {
+		if late, err := a.o.Storage.Snapshots.Pending(); err != nil || len(late) == 0 {
 			break
 		}
-		a.threads.KeepAllLate(t.Context())
+		a.threads.SaveAllPending(t.Context())
 		time.Sleep(20 * time.Millisecond)
 	}
 	b := newKeptHouse(t, dir, 0)

@@ -61,7 +61,7 @@ func (n *Renewal) RenewAll() {
 			owned, tokens[own.Thread] = append(owned, own), own.Token.Load()
 		}
 	}
-	failed := n.store.KeepLeases(n.ctx, n.peers.ID(), tokens, LeaseTime)
+	failed := n.store.RenewLeases(n.ctx, n.peers.ID(), tokens, LeaseTime)
 	var wg sync.WaitGroup
 	free := make(chan struct{}, renewParallel)
 	unrenewed, why := 0, error(nil)

@@ -130,10 +130,10 @@ for i, key in ipairs(KEYS) do
 end
 return verdicts`
 
-// KeepLeases is RenewLease of many threads, each for the lease with its token. The errors are those of
+// RenewLeases is RenewLease of many threads, each for the lease with its token. The errors are those of
 // single threads, Conflict also when the replica has the thread by another token. It costs a command for
 // each tenant, and for each 500 threads of one.
-func (s leases) KeepLeases(ctx context.Context, replica string, tokens map[sandbox.Thread]int64, ttl time.Duration) map[sandbox.Thread]error {
+func (s leases) RenewLeases(ctx context.Context, replica string, tokens map[sandbox.Thread]int64, ttl time.Duration) map[sandbox.Thread]error {
 	failed := map[sandbox.Thread]error{}
 	ofTenant := map[string][]sandbox.Thread{}
 	for t := range tokens {

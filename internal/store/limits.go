@@ -230,8 +230,8 @@ for i = 3, #ARGV, 2 do
 end
 return 1`)
 
-// KeepHeld extends places of a tenant by ttl, whatever the limits say, and frees others.
-func (s counters) KeepHeld(ctx context.Context, tenant string, keep, back []Held, ttl time.Duration) error {
+// ExtendHeld extends places of a tenant by ttl, whatever the limits say, and frees others.
+func (s counters) ExtendHeld(ctx context.Context, tenant string, keep, back []Held, ttl time.Duration) error {
 	var keys keyList
 	args := []any{ttl.Milliseconds(), len(keep)}
 	for _, list := range [][]Held{keep, back} {

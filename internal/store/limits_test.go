@@ -79,7 +79,7 @@ func testHeld(t *testing.T, s *Store) {
 	if no := admit(t, s, nil, short, keep); no != nil {
 		t.Fatal(no)
 	}
-	if err := s.KeepHeld(t.Context(), "acme", []Held{{Limit: "execs", Scope: "u:short", Member: "e"}}, nil, time.Minute); err != nil {
+	if err := s.ExtendHeld(t.Context(), "acme", []Held{{Limit: "execs", Scope: "u:short", Member: "e"}}, nil, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	next := short

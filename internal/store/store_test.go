@@ -47,7 +47,7 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(*testing.T, *Store){
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
-		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
+		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "RenewLeases": testRenewLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"WatchKeys":     testWatchKeys,
 		"LargePipeline": testLargePipeline, "Pool": testPool,
@@ -297,23 +297,23 @@ func testTakeLease(t *testing.T, s *Store) {
 		t.Errorf("taken: %+v after %+v", taken, dead)
 	}
 	// The replica that was taken for dead comes back.
-	wantKind(t, s.KeepLeases(ctx, "r1", map[sandbox.Thread]int64{main: dead.Token}, time.Minute)[main], sandbox.Conflict)
-	wantKind(t, s.KeepLeases(ctx, "r2", map[sandbox.Thread]int64{main: dead.Token}, time.Minute)[main], sandbox.Conflict)
-	must(t, s.KeepLeases(ctx, "r2", map[sandbox.Thread]int64{main: taken.Token}, time.Minute)[main])
+	wantKind(t, s.RenewLeases(ctx, "r1", map[sandbox.Thread]int64{main: dead.Token}, time.Minute)[main], sandbox.Conflict)
+	wantKind(t, s.RenewLeases(ctx, "r2", map[sandbox.Thread]int64{main: dead.Token}, time.Minute)[main], sandbox.Conflict)
+	must(t, s.RenewLeases(ctx, "r2", map[sandbox.Thread]int64{main: taken.Token}, time.Minute)[main])
 	must(t, s.RenewLease(ctx, main, "r2", time.Minute))
 	must(t, s.ReleaseLease(ctx, main, "r1"))
 	if got, err := s.Lease(ctx, main); err != nil || got.Token != taken.Token {
 		t.Errorf("the former owner released it: %+v, %v", got, err)
 	}
 	must(t, s.ReleaseLease(ctx, main, "r2"))
-	wantKind(t, s.KeepLeases(ctx, "r2", map[sandbox.Thread]int64{main: taken.Token}, time.Minute)[main], sandbox.NotFound)
+	wantKind(t, s.RenewLeases(ctx, "r2", map[sandbox.Thread]int64{main: taken.Token}, time.Minute)[main], sandbox.NotFound)
 	if _, err := s.TakeLease(ctx, main, "r2", "r1", time.Minute); err != nil {
 		t.Errorf("one that nobody has: %v", err)
 	}
 }
 
-// testKeepLeases: many at once, each by itself.
-func testKeepLeases(t *testing.T, s *Store) {
+// testRenewLeases: many at once, each by itself.
+func testRenewLeases(t *testing.T, s *Store) {
 	ctx := t.Context()
 	tokens := map[sandbox.Thread]int64{}
 	for i := range 2*leasesAtOnce + 3 {
@@ -331,7 +331,7 @@ func testKeepLeases(t *testing.T, s *Store) {
 	must(t, s.ReleaseLease(ctx, lost, "r1"))
 	bad := sandbox.Thread{Owner: ann, ID: "no/thread"}
 	tokens[bad] = 1
-	failed := s.KeepLeases(ctx, "r1", tokens, time.Hour)
+	failed := s.RenewLeases(ctx, "r1", tokens, time.Hour)
 	wantKind(t, failed[taken], sandbox.Conflict)
 	wantKind(t, failed[lost], sandbox.NotFound)
 	wantKind(t, failed[bad], sandbox.Invalid)
@@ -345,7 +345,7 @@ func testKeepLeases(t *testing.T, s *Store) {
 			}
 		}
 	}
-	if got := s.KeepLeases(ctx, "r1", nil, time.Minute); len(got) != 0 {
+	if got := s.RenewLeases(ctx, "r1", nil, time.Minute); len(got) != 0 {
 		t.Errorf("none: %v", got)
 	}
 }

@@ -21,20 +21,20 @@ import (
 
 // street is a server that holds no thread: owner does, which is at another address.
 type street struct {
-	mu    sync.Mutex
-	owner string // "" = this one
-	exec  string // the replica that knows the execs
-	held  int
-	deaf  bool // the owner does not answer
-	dead  bool
-	err   error
-	addr  string // of the owner
-	heir  string // who does what any server could: this one stops
-	stops context.Context
-	moved int // how often it says that a third one is the owner
+	mu          sync.Mutex
+	owner       string // "" = this one
+	exec        string // the replica that knows the execs
+	held        int
+	deaf        bool // the owner does not answer
+	dead        bool
+	err         error
+	addr        string // of the owner
+	drainTarget string // who does what any server could: this one stops
+	stops       context.Context
+	moved       int // how often it says that a third one is the owner
 }
 
-func (s *street) PassOn(context.Context) string { return s.heir }
+func (s *street) PassOn(context.Context) string { return s.drainTarget }
 
 func (s *street) Stopping() context.Context {
 	if s.stops == nil {
@@ -263,7 +263,7 @@ func TestStopping(t *testing.T) {
 	if res, text := ask(t, http.MethodPost, url+path, folder); res.StatusCode >= 300 {
 		t.Fatalf("%d %s", res.StatusCode, text)
 	}
-	s.heir, s.owner = "other", "other"
+	s.drainTarget, s.owner = "other", "other"
 	if res, text := ask(t, http.MethodPost, url+path, folder); res.StatusCode >= 300 {
 		t.Errorf("while it stops: %d %s", res.StatusCode, text)
 	}

@@ -21,13 +21,13 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills/install"
 )
 
-// shelf keeps the names of installed skills.
-type shelf struct {
+// fakeLibrary keeps the names of installed skills.
+type fakeLibrary struct {
 	mu   sync.Mutex
 	have map[string]bool
 }
 
-func (s *shelf) Add(_ context.Context, o sandbox.Owner, name string, _ fs.FS, _ skill.AddOptions) (sandbox.Skill, error) {
+func (s *fakeLibrary) Add(_ context.Context, o sandbox.Owner, name string, _ fs.FS, _ skill.AddOptions) (sandbox.Skill, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.have[o.User+"/"+name] {
@@ -97,7 +97,7 @@ const (
 func TestInstallSkill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := &shelf{have: map[string]bool{}}
+	s := &fakeLibrary{have: map[string]bool{}}
 	pdf := skillZip(t, "pdf/SKILL.md", pdfText, "pdf/x.sh", "cat ~/.ssh/id_rsa\n")
 	installs, err := install.New(install.Options{Library: s, Audit: noLog{}, Dir: filepath.Join(t.TempDir(), "i"), Fetcher: fetched(pdf), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -168,7 +168,7 @@ func TestInstallSkill(t *testing.T) {
 // TestUploadSkill: a form with one file.
 func TestUploadSkill(t *testing.T) {
 	t.Parallel()
-	s := &shelf{have: map[string]bool{}}
+	s := &fakeLibrary{have: map[string]bool{}}
 	installs, err := install.New(install.Options{Library: s, Audit: noLog{}, Dir: filepath.Join(t.TempDir(), "i"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

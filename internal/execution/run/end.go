@@ -157,16 +157,16 @@ func detail(res sandbox.Result) string {
 	return strings.Join(parts, ", ")
 }
 
-// keep keeps what an exec changed, before its end is acknowledged.
-func (x *Runner) keep(inst *instance.Instance, e *execution.Exec) error {
-	err := x.o.Threads.Keep(x.ctx, inst.Thread, inst.UID)
+// saveFiles saves what an exec changed, before its end is acknowledged.
+func (x *Runner) saveFiles(inst *instance.Instance, e *execution.Exec) error {
+	err := x.o.Threads.Save(x.ctx, inst.Thread, inst.UID)
 	if err == nil {
 		return nil
 	}
 	x.o.Log.Error("files not kept after an exec", "exec", e.ID, "thread", inst.Thread.String(), "error", err)
 	e.EndBecause("its files could not be kept")
 	if errors.Is(err, sandbox.Conflict) {
-		x.o.Threads.Outrun(inst.Thread)
+		x.o.Threads.AbandonSuperseded(inst.Thread)
 	}
 	return sandbox.Wrap(sandbox.KindOf(err), err, "the exec ended, but what it changed could not be kept: %v", err)
 }

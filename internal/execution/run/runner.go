@@ -54,8 +54,8 @@ type Files interface {
 	With(t sandbox.Thread, uid *int, use func(*paths.FS) error) error
 	// Change opens them for a change, which is copied to the sandbox.
 	Change(ctx context.Context, t sandbox.Thread, uid int, change func(*paths.FS) error) error
-	// KeepResult writes the result of a tool into the thread's files. name is fit for a file name.
-	KeepResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
+	// SaveResult writes the result of a tool into the thread's files. name is fit for a file name.
+	SaveResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
 }
 
 // Copies are those of the files, where sandboxes have disks of their own.
@@ -68,10 +68,10 @@ type Copies interface {
 
 // Threads keep the files of threads elsewhere.
 type Threads interface {
-	// Keep keeps them as they are. Conflict: another server went on with them.
-	Keep(ctx context.Context, t sandbox.Thread, uid int) error
-	// Outrun ends the sandbox of a thread that another server went on with.
-	Outrun(t sandbox.Thread)
+	// Save saves them as they are. Conflict: another server went on with them.
+	Save(ctx context.Context, t sandbox.Thread, uid int) error
+	// AbandonSuperseded ends the sandbox of a thread that another server went on with.
+	AbandonSuperseded(t sandbox.Thread)
 }
 
 // Hub decides on runs.

@@ -109,7 +109,7 @@ func (h *workspaceHook) down(_ context.Context, e *end) {
 		x.Forget()
 	}
 	if e.failed == nil && !e.inst.Waits() {
-		h.threads.KeepLast(e.inst)
+		h.threads.SaveLast(e.inst)
 	}
 }
 

@@ -94,7 +94,7 @@ func (l *Lifecycle) makeRoom(now time.Time) {
 				return u.Running == 0 && now.Sub(u.LastActive) > l.bounds.ReclaimIdle
 			}) {
 				need--
-				l.putAwayLater(inst, audit.ActionSandboxHibernate, "room")
+				l.stopLater(inst, audit.ActionSandboxHibernate, "room")
 			}
 		}
 	}
@@ -167,26 +167,26 @@ func (l *Lifecycle) checkLife(inst *instance.Instance, now time.Time) {
 	}
 	switch {
 	case old && inst.BeginStop(func(u instance.Usage) bool { return u.Running == 0 }):
-		l.putAwayLater(inst, audit.ActionSandboxHibernate, "age")
+		l.stopLater(inst, audit.ActionSandboxHibernate, "age")
 	case old && age > most+l.bounds.AgeGrace && inst.BeginStop(func(u instance.Usage) bool { return u.Waits == 0 }):
-		l.putAwayLater(inst, audit.ActionSandboxExpire, "age")
+		l.stopLater(inst, audit.ActionSandboxExpire, "age")
 	case idle > 0 && inst.BeginStop(func(u instance.Usage) bool { return u.Running == 0 && now.Sub(u.LastActive) > idle }):
-		l.putAwayLater(inst, audit.ActionSandboxHibernate, "idle")
+		l.stopLater(inst, audit.ActionSandboxHibernate, "idle")
 	}
 }
 
-// putAwayLater puts a claimed instance away in the background.
-func (l *Lifecycle) putAwayLater(inst *instance.Instance, action, why string) {
+// stopLater puts a claimed instance away in the background.
+func (l *Lifecycle) stopLater(inst *instance.Instance, action, why string) {
 	l.wg.Go(func() {
-		if _, err := l.putAway(context.WithoutCancel(l.ctx), sandbox.Caller{}, inst, action, why); err != nil {
+		if _, err := l.stop(context.WithoutCancel(l.ctx), sandbox.Caller{}, inst, action, why); err != nil {
 			l.log.Error("sandbox not put away in order", "thread", inst.Thread.String(), "why", why, "error", err)
 		}
 	})
 }
 
-// putAway ends a claimed instance so that the next call restarts it. action and why are what its record
+// stop ends a claimed instance so that the next call restarts it. action and why are what its record
 // says. What went wrong is told when all is done: the instance is gone in any case.
-func (l *Lifecycle) putAway(ctx context.Context, c sandbox.Caller, inst *instance.Instance, action, why string) (sandbox.Info, error) {
+func (l *Lifecycle) stop(ctx context.Context, c sandbox.Caller, inst *instance.Instance, action, why string) (sandbox.Info, error) {
 	if inst.Owned() != nil && !l.owners.Confirm(inst.Owned()) { // which lets go of the instance
 		return sandbox.Info{}, ownership.NotHere(&ownership.Elsewhere{})
 	}
@@ -208,7 +208,7 @@ func (l *Lifecycle) putAway(ctx context.Context, c sandbox.Caller, inst *instanc
 func (l *Lifecycle) Left(inst *instance.Instance) {
 	inst.Leave()
 	if inst.BeginStop(func(u instance.Usage) bool { return u.OverAge && u.Running == 0 }) {
-		l.putAwayLater(inst, audit.ActionSandboxHibernate, "age")
+		l.stopLater(inst, audit.ActionSandboxHibernate, "age")
 	}
 }
 
@@ -307,7 +307,7 @@ func (l *Lifecycle) Hibernate(ctx context.Context, c sandbox.Caller, id string, 
 	}
 	busy := 0
 	if inst.BeginStop(func(u instance.Usage) bool { busy = u.Running; return force || busy == 0 }) {
-		return l.putAway(ctx, c, inst, audit.ActionSandboxHibernate, "asked")
+		return l.stop(ctx, c, inst, audit.ActionSandboxHibernate, "asked")
 	}
 	if busy > 0 {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "%d execs run in the sandbox: wait for them, or send \"force\": true, which ends them", busy)

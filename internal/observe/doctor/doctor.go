@@ -28,9 +28,9 @@ type Line struct {
 
 // Check is one thing to look at.
 type Check struct {
-	Name   string        // goes into each of its lines
-	Within time.Duration // its deadline, from the start of Run
-	Late   Line          // what is said when it has not come to an end: State and Fix; its Detail says how long it took
+	Name      string        // goes into each of its lines
+	Within    time.Duration // its deadline, from the start of Run
+	OnTimeout Line          // what is said when it has not come to an end: State and Fix; its Detail says how long it took
 	// Run looks. Its context ends with the deadline. What it adds before is shown, however it ends.
 	Run func(ctx context.Context, r *Report)
 }
@@ -153,7 +153,7 @@ func (r *running) wait(began time.Time, out Output) []Line {
 			defer t.Stop() // once: over is nil from here on
 			over, end = nil, t.C
 		case <-end:
-			late := r.Late
+			late := r.OnTimeout
 			late.Detail = fmt.Sprintf("did not come to an end within %s", r.Within)
 			if late.State == "" {
 				late.State = Problem

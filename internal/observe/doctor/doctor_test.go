@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 			close(second)
 			r.OK("a", "good")
 		}},
-		{Name: "deaf", Within: 10 * time.Millisecond, Late: Line{State: Warning, Fix: "wake it"}, Run: func(_ context.Context, r *Report) {
+		{Name: "deaf", Within: 10 * time.Millisecond, OnTimeout: Line{State: Warning, Fix: "wake it"}, Run: func(_ context.Context, r *Report) {
 			r.OK("half", "done")
 			<-release
 			r.Problem("", "", "said too late")

@@ -24,15 +24,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shelf is a library that keeps folders where a test finds them.
-type shelf struct {
+// fakeLibrary is a library that keeps folders where a test finds them.
+type fakeLibrary struct {
 	mu   sync.Mutex
 	dir  string
 	have map[string]bool
 	add  skills.AddOptions // of the last one
 }
 
-func (s *shelf) Add(_ context.Context, o sandbox.Owner, name string, files fs.FS, a skills.AddOptions) (sandbox.Skill, error) {
+func (s *fakeLibrary) Add(_ context.Context, o sandbox.Owner, name string, files fs.FS, a skills.AddOptions) (sandbox.Skill, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := o.User + "/" + name
@@ -73,18 +73,18 @@ func (w web) Fetch(_ context.Context, url string) (io.ReadCloser, error) {
 
 type bed struct {
 	*Installer
-	shelf *shelf
-	diary *diary
-	work  string
+	library *fakeLibrary
+	diary   *diary
+	work    string
 }
 
 func setUp(t *testing.T, change func(*Options)) *bed {
 	t.Helper()
-	b := &bed{shelf: &shelf{dir: t.TempDir(), have: map[string]bool{}}, diary: &diary{}, work: filepath.Join(t.TempDir(), "install")}
+	b := &bed{library: &fakeLibrary{dir: t.TempDir(), have: map[string]bool{}}, diary: &diary{}, work: filepath.Join(t.TempDir(), "install")}
 	if err := os.MkdirAll(filepath.Join(b.work, ".skill-old"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Library: b.shelf, Audit: b.diary, Dir: b.work, Log: slog.New(slog.DiscardHandler)}
+	o := Options{Library: b.library, Audit: b.diary, Dir: b.work, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}
@@ -139,8 +139,8 @@ func TestTrust(t *testing.T) {
 		if _, err := b.Install(t.Context(), ann, bytes.NewReader(data), sandbox.SkillInstall{Source: "pdf.skill"}); err != nil {
 			t.Fatal(err)
 		}
-		if b.shelf.add.Trusted != c.wantsTrusted {
-			t.Errorf("%+v: trusted %t", c, b.shelf.add.Trusted)
+		if b.library.add.Trusted != c.wantsTrusted {
+			t.Errorf("%+v: trusted %t", c, b.library.add.Trusted)
 		}
 	}
 }
@@ -161,11 +161,11 @@ func TestInstall(t *testing.T) {
 	}
 	// os.CopyFS adds write bits.
 	for p, mode := range map[string]fs.FileMode{"SKILL.md": 0o666 &^ 0o022, "run.sh": 0o777 &^ 0o022} {
-		if info, err := os.Stat(filepath.Join(b.shelf.dir, "ann/pdf", p)); err != nil || info.Mode().Perm()|0o200 != mode {
+		if info, err := os.Stat(filepath.Join(b.library.dir, "ann/pdf", p)); err != nil || info.Mode().Perm()|0o200 != mode {
 			t.Errorf("%s: %v, %v", p, info, err)
 		}
 	}
-	if a := b.shelf.add; a.Trusted || a.Source != "pdf.skill" || len(a.Findings) != 1 {
+	if a := b.library.add; a.Trusted || a.Source != "pdf.skill" || len(a.Findings) != 1 {
 		t.Errorf("%+v", a)
 	}
 	r := b.diary.records
@@ -228,7 +228,7 @@ func TestRefused(t *testing.T) {
 			if last := b.diary.records[1]; last.Outcome == "ok" || last.Detail != c.detail {
 				t.Errorf("%+v", last)
 			}
-			if len(b.shelf.have) > 0 {
+			if len(b.library.have) > 0 {
 				t.Error("it is installed")
 			}
 		})
@@ -346,7 +346,7 @@ func TestEnds(t *testing.T) {
 	if _, err := b.Install(t.Context(), ann, bytes.NewReader(data), sandbox.SkillInstall{}); !errors.Is(err, sandbox.Unavailable) {
 		t.Error(err)
 	}
-	if len(b.shelf.have) > 0 {
+	if len(b.library.have) > 0 {
 		t.Error("it is installed")
 	}
 	if _, err := New(Options{}); err == nil {

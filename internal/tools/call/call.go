@@ -39,8 +39,8 @@ type Upstream interface {
 type Threads interface {
 	// MayCall notes that the thread's agent calls a tool. An error refuses the call: the server is stopping.
 	MayCall(t sandbox.Thread) error
-	// KeepResult writes a tool's result into the thread's files. name is fit for a file name.
-	KeepResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
+	// SaveResult writes a tool's result into the thread's files. name is fit for a file name.
+	SaveResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
 	// Kept makes the thread's changed files durable, as the configuration wants it.
 	Kept(ctx context.Context, t sandbox.Thread) error
 }

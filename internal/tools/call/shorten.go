@@ -20,7 +20,7 @@ func (x *Calls) shorten(ctx context.Context, c sandbox.Caller, t sandbox.Thread,
 	if len(res.Result) <= inlineResult {
 		return res, nil
 	}
-	f, err := x.o.Threads.KeepResult(ctx, t, name, res.Result)
+	f, err := x.o.Threads.SaveResult(ctx, t, name, res.Result)
 	if err == nil {
 		err = x.o.Threads.Kept(ctx, t)
 	}

@@ -24,20 +24,20 @@ import (
 
 var bob = sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "bob"}, ID: "one"}
 
-// brought are users' own servers.
-type brought struct {
+// userServerLists holds the own servers of users.
+type userServerLists struct {
 	mu  sync.Mutex
 	of  map[sandbox.Owner]*sandbox.UserServers
 	err error
 }
 
-func (b *brought) get(o sandbox.Owner) (*sandbox.UserServers, error) {
+func (b *userServerLists) get(o sandbox.Owner) (*sandbox.UserServers, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.of[o], b.err
 }
 
-func (b *brought) set(o sandbox.Owner, servers ...sandbox.UserServer) {
+func (b *userServerLists) set(o sandbox.Owner, servers ...sandbox.UserServer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of == nil {
@@ -46,7 +46,7 @@ func (b *brought) set(o sandbox.Owner, servers ...sandbox.UserServer) {
 	b.of[o] = &sandbox.UserServers{List: servers}
 }
 
-func (b *brought) use(o *Options) {
+func (b *userServerLists) use(o *Options) {
 	o.UserServers = UserServers{Of: b.get, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Egress: []string{"registry.example"}}
 }
 
@@ -73,7 +73,7 @@ func (r *rig) serverNames(t sandbox.Thread) (names []string) {
 func TestServersOfOneUser(t *testing.T) {
 	t.Parallel()
 	web := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{Stateless: true}))
-	b := &brought{}
+	b := &userServerLists{}
 	const name = "plugin:sales:my web"
 	b.set(alice.Owner, webServer(name, web.URL))
 	r := open(t, withServers(`"own":`+testServer), b.use)
@@ -139,7 +139,7 @@ func TestServersOfOneUser(t *testing.T) {
 func TestServersComeAndGo(t *testing.T) {
 	t.Parallel()
 	web := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{Stateless: true}))
-	b := &brought{}
+	b := &userServerLists{}
 	r := open(t, "", b.use)
 	if got := r.serverNames(alice); len(got) != 0 {
 		t.Errorf("alice sees %v", got)
@@ -190,7 +190,7 @@ func TestServersComeAndGo(t *testing.T) {
 func TestTheFileGoesFirst(t *testing.T) {
 	t.Parallel()
 	web := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{Stateless: true}))
-	b := &brought{}
+	b := &userServerLists{}
 	b.set(alice.Owner, webServer("plugin:p:w", web.URL), webServer("plugin:q:w", web.URL), webServer("plugin:q-w", web.URL))
 	r := open(t, withServers(`"plugin:p:w":`+testServer+`,"plugin_q_w":`+testServer), b.use)
 	list, err := r.Catalog.Servers(context.Background(), alice)
@@ -216,7 +216,7 @@ func TestNoPrivateAddresses(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	defer web.Close()
-	b := &brought{}
+	b := &userServerLists{}
 	b.set(alice.Owner, webServer("plugin:p:w", web.URL), webServer("plugin:p:m", "http://169.254.169.254/mcp"), webServer("plugin:p:l", strings.Replace(web.URL, "127.0.0.1", "localhost", 1)))
 	r := open(t, "", b.use, func(o *Options) { o.UserServers.Addresses = nil })
 	for _, s := range []string{"plugin:p:w", "plugin:p:m", "plugin:p:l"} {
@@ -254,7 +254,7 @@ func (n *noIsolation) Start(_ context.Context, s transport.IsolatedServer) (tran
 // TestProgramsOfUsers: they run in sandboxes of their own with their user's values, whatever they ask for.
 func TestProgramsOfUsers(t *testing.T) {
 	t.Parallel()
-	b := &brought{}
+	b := &userServerLists{}
 	u := sandbox.UserServer{
 		Name: "plugin:p:s", Root: "/data/plugins/store/x", Key: "sha256:1",
 		Config: []byte(`{"command":"${CLAUDE_PLUGIN_ROOT}/run","args":["${A}","${B:-b}"],"env":{"T":"${TOKEN}"},"run_as":0,"scope":"shared","sandbox":{"mounts":{"/srv/etc":"/etc"},"egress":["*.example.com"]}}`),

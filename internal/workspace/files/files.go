@@ -164,7 +164,7 @@ func (f *Files) ChangeFiles(ctx context.Context, c sandbox.Caller, id, action, p
 				return err
 			})
 		}
-		if e := f.threads.Keep(context.WithoutCancel(ctx), t, uid); err == nil {
+		if e := f.threads.Save(context.WithoutCancel(ctx), t, uid); err == nil {
 			err = e // what failed may have changed something, too
 		}
 		return err

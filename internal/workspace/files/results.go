@@ -12,8 +12,8 @@ import (
 // resultsDir holds results of tools that are too large for an answer.
 const resultsDir = sandbox.WorkspaceDir + "/.skerry/results"
 
-// KeepResult writes a tool's result into the thread's files. name is fit for a file name.
-func (f *Files) KeepResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+// SaveResult writes a tool's result into the thread's files. name is fit for a file name.
+func (f *Files) SaveResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 	file := sandbox.ResultFile{Path: resultsDir + "/" + name + ".json", Format: "json"}
 	content := []byte(result)
 	var text string

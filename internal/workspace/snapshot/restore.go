@@ -21,7 +21,7 @@ type Restored struct {
 	// Fill makes workspace, uploads and outputs in a folder that is empty, with all that is in them, owned by uid. They
 	// are durable when it returns. An error leaves a part of them. nil: the thread was deleted.
 	Fill func(ctx context.Context, dir string, uid int) error
-	// About is what Keep was told.
+	// About is what Save was told.
 	About []byte
 }
 
@@ -444,11 +444,11 @@ func (s *Snapshots) Forget(ctx context.Context, t sandbox.Thread, remove func() 
 	if err := (indexes{s}).dropIndex(t); err != nil {
 		return err
 	}
-	_ = os.Remove(looks{s}.lateFile(t)) // a thread that is not there is not kept
+	_ = os.Remove(looks{s}.pendingFile(t)) // a thread that is not there is not kept
 	looks{s}.forgetLook(t)
 	if err := s.sweep(ctx, t, &index{}, time.Now().Add(time.Hour)); err != nil {
 		s.o.Log.Warn("not all objects of a deleted thread are removed; tried again", "thread", t.String(), "error", err)
-		return s.Late(t)
+		return s.MarkPending(t)
 	}
 	_ = os.Remove(indexes{s}.state(t)) // when it is empty
 	return nil
@@ -456,7 +456,7 @@ func (s *Snapshots) Forget(ctx context.Context, t sandbox.Thread, remove func() 
 
 // markDeleted replaces the head by a mark; of a thread of which nothing was kept there is none.
 func (s *Snapshots) markDeleted(ctx context.Context, t sandbox.Thread) error {
-	for range keepTries {
+	for range saveTries {
 		h, version, err := s.head(ctx, t)
 		if err != nil || h == nil || h.Deleted {
 			return err
@@ -485,7 +485,7 @@ func (s *Snapshots) Sweep(ctx context.Context, t sandbox.Thread) error {
 			return err
 		}
 	}
-	_ = os.Remove(looks{s}.lateFile(t)) // else it is swept once more
+	_ = os.Remove(looks{s}.pendingFile(t)) // else it is swept once more
 	_ = os.Remove(filepath.Clean(indexes{s}.state(t)))
 	return nil
 }

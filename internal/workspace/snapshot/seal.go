@@ -85,7 +85,7 @@ func (s keyring) makeKey(ctx context.Context) error {
 
 // Renew seals the store's key for the newest key of the key file. changed is 1 when it was another one.
 func (s *Snapshots) Renew(ctx context.Context) (changed int, err error) {
-	for range keepTries {
+	for range saveTries {
 		key, sealed, version, err := keyring{s}.readKey(ctx)
 		if errors.Is(err, sandbox.NotFound) {
 			return 0, nil

@@ -112,13 +112,13 @@ func (sv *server) make(t sandbox.Thread) string {
 	return dir
 }
 
-func (sv *server) keepIt(t sandbox.Thread) error {
-	return sv.Keep(sv.t.Context(), t, Thread{Dir: sv.dir(t), UID: sv.uid, About: func() ([]byte, error) { return []byte(sv.about), nil }})
+func (sv *server) saveIt(t sandbox.Thread) error {
+	return sv.Save(sv.t.Context(), t, Thread{Dir: sv.dir(t), UID: sv.uid, About: func() ([]byte, error) { return []byte(sv.about), nil }})
 }
 
 func (sv *server) mustKeep(t sandbox.Thread) {
 	sv.t.Helper()
-	if err := sv.keepIt(t); err != nil {
+	if err := sv.saveIt(t); err != nil {
 		sv.t.Fatal(err)
 	}
 }

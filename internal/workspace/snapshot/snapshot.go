@@ -198,23 +198,23 @@ func onDisk(dir string) (bool, error) {
 	return true, nil
 }
 
-func (s looks) lateFile(t sandbox.Thread) string {
+func (s looks) pendingFile(t sandbox.Thread) string {
 	return filepath.Join(indexes(s).state(t), "late")
 }
 
-// Late notes durably enough for the end of this process that a thread has changes which are still to be kept.
-func (s *Snapshots) Late(t sandbox.Thread) error {
+// MarkPending notes durably enough for the end of this process that a thread has changes which are still to be kept.
+func (s *Snapshots) MarkPending(t sandbox.Thread) error {
 	if err := os.MkdirAll((indexes{s}).state(t), 0o700); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
 	}
-	if err := os.WriteFile((looks{s}).lateFile(t), []byte("\n"), 0o600); err != nil {
+	if err := os.WriteFile((looks{s}).pendingFile(t), []byte("\n"), 0o600); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
 	}
 	return nil
 }
 
-// AllLate returns the threads of which Late was said and that were not kept since.
-func (s *Snapshots) AllLate() ([]sandbox.Thread, error) {
+// Pending returns the threads of which Late was said and that were not kept since.
+func (s *Snapshots) Pending() ([]sandbox.Thread, error) {
 	marks, err := filepath.Glob(filepath.Join(s.o.Dir, "*", "*", "*", "late"))
 	var all []sandbox.Thread
 	for _, path := range marks {

@@ -202,7 +202,7 @@ func TestFencing(t *testing.T) {
 		a.mustKeep(thread1)
 		b.mustRestore(thread1, true) // without a change of its own
 		put(t, a.dir(thread1), "workspace/a", []byte("late"))
-		if err := a.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
+		if err := a.saveIt(thread1); !errors.Is(err, sandbox.Conflict) {
 			t.Fatalf("a late snapshot: %v", err)
 		}
 		put(t, b.dir(thread1), "workspace/b", []byte("2"))
@@ -210,13 +210,13 @@ func TestFencing(t *testing.T) {
 		if err := (indexes{a.Snapshots}).dropIndex(thread1); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
+		if err := a.saveIt(thread1); !errors.Is(err, sandbox.Conflict) {
 			t.Fatalf("a late snapshot of one that knows nothing: %v", err)
 		}
 		a.mustRestore(thread1, true)
 		sameTree(t, tree(t, b.dir(thread1)), tree(t, a.dir(thread1)))
 		// A folder that was exchanged under a sandbox is not what the sandbox writes into.
-		err := a.Keep(t.Context(), thread1, Thread{Dir: a.dir(thread1), UID: a.uid + 100_000, About: func() ([]byte, error) { return nil, nil }})
+		err := a.Save(t.Context(), thread1, Thread{Dir: a.dir(thread1), UID: a.uid + 100_000, About: func() ([]byte, error) { return nil, nil }})
 		if !errors.Is(err, sandbox.Conflict) {
 			t.Errorf("another folder: %v", err)
 		}
@@ -269,7 +269,7 @@ func TestOlderDisk(t *testing.T) {
 	}
 	put(t, sv.dir(thread1), "workspace/a", []byte("1"))
 	for range 2 { // with what the copy knows, and without
-		if err := sv.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
+		if err := sv.saveIt(thread1); !errors.Is(err, sandbox.Conflict) {
 			t.Errorf("old files were kept: %v", err)
 		}
 		if err := (indexes{sv.Snapshots}).dropIndex(thread1); err != nil {
@@ -306,7 +306,7 @@ func TestRestoreRefused(t *testing.T) {
 				t.Errorf("%v, %v", err, indexes{a.Snapshots}.readIndex(thread1))
 			}
 		}
-		if err := a.keepIt(thread1); err != nil && !errors.Is(err, sandbox.Conflict) {
+		if err := a.saveIt(thread1); err != nil && !errors.Is(err, sandbox.Conflict) {
 			t.Error(err)
 		}
 	}
@@ -414,7 +414,7 @@ func TestStoreFails(t *testing.T) {
 	put(t, sv.dir(thread1), "workspace/a", random(partBytes*6, 1))
 	gone := error(sandbox.Errorf(sandbox.Unavailable, "the store is away"))
 	sv.store.fail.Store(&gone)
-	if err := sv.keepIt(thread1); !errors.Is(err, sandbox.Unavailable) {
+	if err := sv.saveIt(thread1); !errors.Is(err, sandbox.Unavailable) {
 		t.Fatal(err)
 	}
 	b := newServer(t, sv.store.Objects, nil)
@@ -500,7 +500,7 @@ func TestTooMuch(t *testing.T) {
 	if err := os.MkdirAll(deep, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := sv.keepIt(thread1); !errors.Is(err, sandbox.QuotaExceeded) {
+	if err := sv.saveIt(thread1); !errors.Is(err, sandbox.QuotaExceeded) {
 		t.Error(err)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "workspace", "d")); err != nil {
@@ -516,7 +516,7 @@ func TestTooMuch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := sv.keepIt(thread1); !errors.Is(err, sandbox.QuotaExceeded) || !strings.Contains(err.Error(), "workspace/holes") {
+	if err := sv.saveIt(thread1); !errors.Is(err, sandbox.QuotaExceeded) || !strings.Contains(err.Error(), "workspace/holes") {
 		t.Error(err)
 	}
 }
@@ -556,14 +556,14 @@ func TestLate(t *testing.T) {
 	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	put(t, sv.make(thread1), "workspace/a", nil)
-	if err := sv.Late(thread1); err != nil {
+	if err := sv.MarkPending(thread1); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := sv.AllLate(); err != nil || len(all) != 1 || all[0] != thread1 {
+	if all, err := sv.Pending(); err != nil || len(all) != 1 || all[0] != thread1 {
 		t.Fatal(all, err)
 	}
 	sv.mustKeep(thread1)
-	if all, err := sv.AllLate(); err != nil || len(all) != 0 {
+	if all, err := sv.Pending(); err != nil || len(all) != 0 {
 		t.Fatal(all, err)
 	}
 }

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// keepTimeout bounds one snapshot, and restoring one: gigabytes at a few megabytes a second.
-	keepTimeout = 10 * time.Minute
+	// saveTimeout bounds one snapshot, and restoring one: gigabytes at a few megabytes a second.
+	saveTimeout = 10 * time.Minute
 	// lastTimeout bounds the snapshot at the end of a sandbox, which is tried again when it fails.
 	lastTimeout = time.Minute
-	// lateEvery is how often it is looked for threads that are due, lateRetry when a failed one is, lateParallel how
+	// pendingEvery is how often it is looked for threads that are due, pendingRetry when a failed one is, pendingParallel how
 	// many are kept at once.
-	lateEvery    = 200 * time.Millisecond
-	lateRetry    = 30 * time.Second
-	lateParallel = 4
+	pendingEvery    = 200 * time.Millisecond
+	pendingRetry    = 30 * time.Second
+	pendingParallel = 4
 )
 
 // Forgetter drops what the server knows of threads beside their files.
@@ -58,9 +58,9 @@ type Options struct {
 
 // Threads are the threads of this server: their records, their folders, and what is kept of both elsewhere.
 type Threads struct {
-	o    Options
-	ctx  context.Context // ends with the server
-	late pendingSnapshots
+	o       Options
+	ctx     context.Context // ends with the server
+	pending pendingSnapshots
 }
 
 // New returns the threads of a data folder.
@@ -81,7 +81,7 @@ func (h *Threads) Restore(ctx context.Context, t sandbox.Thread, own bool) error
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 		}
 	}
-	ctx, cancel := deadline.Detached(ctx, keepTimeout)
+	ctx, cancel := deadline.Detached(ctx, saveTimeout)
 	defer cancel()
 	return h.o.Snapshots.Restore(ctx, t, h.o.Folders.Dir(t), own, func(x snapshot.Restored) error { return h.replace(ctx, t, x) })
 }
@@ -194,19 +194,19 @@ func (h *Threads) recall(ctx context.Context, t sandbox.Thread, text []byte) err
 	return h.o.Specs.Restore(ctx, t, *a.Kept)
 }
 
-// Keep has the thread's files kept before a change of them is acknowledged, or notes that they are to be.
-func (h *Threads) Keep(ctx context.Context, t sandbox.Thread, uid int) error {
+// Save has the thread's files kept before a change of them is acknowledged, or notes that they are to be.
+func (h *Threads) Save(ctx context.Context, t sandbox.Thread, uid int) error {
 	if h.o.Snapshots == nil {
 		return nil
 	}
 	if h.o.Delay > 0 {
-		return h.keepLater(t, h.o.Delay)
+		return h.saveLater(t, h.o.Delay)
 	}
-	return h.keepNow(ctx, t, uid, false)
+	return h.saveNow(ctx, t, uid, false)
 }
 
-// KeepChanged is keepFiles for a thread whose folder was changed by this server.
-func (h *Threads) KeepChanged(ctx context.Context, t sandbox.Thread) error {
+// SaveChanged is keepFiles for a thread whose folder was changed by this server.
+func (h *Threads) SaveChanged(ctx context.Context, t sandbox.Thread) error {
 	if h.o.Snapshots == nil {
 		return nil
 	}
@@ -214,31 +214,31 @@ func (h *Threads) KeepChanged(ctx context.Context, t sandbox.Thread) error {
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
 	}
-	return h.Keep(context.WithoutCancel(ctx), t, uid)
+	return h.Save(context.WithoutCancel(ctx), t, uid)
 }
 
-// keepNow has the thread's files kept; whole: also what is known of the thread, when no file has changed.
-func (h *Threads) keepNow(ctx context.Context, t sandbox.Thread, uid int, whole bool) error {
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+// saveNow has the thread's files kept; whole: also what is known of the thread, when no file has changed.
+func (h *Threads) saveNow(ctx context.Context, t sandbox.Thread, uid int, whole bool) error {
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
-	return h.o.Snapshots.Keep(ctx, t, snapshot.Thread{
+	return h.o.Snapshots.Save(ctx, t, snapshot.Thread{
 		Dir: h.o.Folders.Dir(t), UID: uid, Whole: whole, About: func() ([]byte, error) { return h.about(ctx, t) },
 	})
 }
 
-// KeepLast keeps what a sandbox that is gone left behind.
-func (h *Threads) KeepLast(inst *instance.Instance) {
+// SaveLast keeps what a sandbox that is gone left behind.
+func (h *Threads) SaveLast(inst *instance.Instance) {
 	if h.o.Snapshots == nil || inst.UID == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), lastTimeout)
 	defer cancel()
-	err := h.keepNow(ctx, inst.Thread, inst.UID, true)
+	err := h.saveNow(ctx, inst.Thread, inst.UID, true)
 	if err == nil || errors.Is(err, sandbox.Conflict) { // the server that went on with it has it
 		return
 	}
 	h.o.Log.Warn("files not kept at the end of a sandbox; tried again", "thread", inst.Thread.String(), "error", err)
-	if err := h.keepLater(inst.Thread, lateRetry); err != nil {
+	if err := h.saveLater(inst.Thread, pendingRetry); err != nil {
 		h.o.Log.Error("files not kept", "thread", inst.Thread.String(), "error", err)
 	}
 }
@@ -249,20 +249,20 @@ type pendingSnapshots struct {
 	due map[sandbox.Thread]time.Time
 }
 
-// keepLater notes, also for the next process, that a thread's files are to be kept in a while.
-func (h *Threads) keepLater(t sandbox.Thread, wait time.Duration) error {
-	h.late.mu.Lock()
-	defer h.late.mu.Unlock()
-	if _, ok := h.late.due[t]; ok {
+// saveLater notes, also for the next process, that a thread's files are to be kept in a while.
+func (h *Threads) saveLater(t sandbox.Thread, wait time.Duration) error {
+	h.pending.mu.Lock()
+	defer h.pending.mu.Unlock()
+	if _, ok := h.pending.due[t]; ok {
 		return nil
 	}
-	if err := h.o.Snapshots.Late(t); err != nil {
+	if err := h.o.Snapshots.MarkPending(t); err != nil {
 		return err
 	}
-	if h.late.due == nil {
-		h.late.due = map[sandbox.Thread]time.Time{}
+	if h.pending.due == nil {
+		h.pending.due = map[sandbox.Thread]time.Time{}
 	}
-	h.late.due[t] = time.Now().Add(wait)
+	h.pending.due[t] = time.Now().Add(wait)
 	return nil
 }
 
@@ -280,70 +280,70 @@ func (l *pendingSnapshots) take(now time.Time) []sandbox.Thread {
 	return all
 }
 
-// KeepLate keeps threads when they are due, those first that a former process left.
-func (h *Threads) KeepLate() {
+// SavePending keeps threads when they are due, those first that a former process left.
+func (h *Threads) SavePending() {
 	if h.o.Snapshots == nil {
 		return
 	}
-	former, err := h.o.Snapshots.AllLate()
+	former, err := h.o.Snapshots.Pending()
 	if err != nil {
 		h.o.Log.Error("threads that are to be kept are not listed", "error", err)
 	}
 	for _, t := range former {
-		if err := h.keepLater(t, 0); err != nil {
+		if err := h.saveLater(t, 0); err != nil {
 			h.o.Log.Error("files not kept", "thread", t.String(), "error", err)
 		}
 	}
-	for range every.Tick(h.ctx, lateEvery) {
-		h.keepDue(h.ctx, time.Now())
+	for range every.Tick(h.ctx, pendingEvery) {
+		h.saveDue(h.ctx, time.Now())
 	}
 }
 
-// KeepAllLate keeps what is not kept yet before the server stops, as far as ctx lets it. The next process does the rest.
-func (h *Threads) KeepAllLate(ctx context.Context) {
+// SaveAllPending keeps what is not kept yet before the server stops, as far as ctx lets it. The next process does the rest.
+func (h *Threads) SaveAllPending(ctx context.Context) {
 	if h.o.Snapshots != nil && ctx.Err() == nil {
-		h.keepDue(ctx, time.Now().Add(2*keepTimeout))
+		h.saveDue(ctx, time.Now().Add(2*saveTimeout))
 	}
 }
 
-// keepDue keeps the threads that are due at a time.
-func (h *Threads) keepDue(ctx context.Context, now time.Time) {
+// saveDue keeps the threads that are due at a time.
+func (h *Threads) saveDue(ctx context.Context, now time.Time) {
 	var wg sync.WaitGroup
-	free := make(chan struct{}, lateParallel)
-	for _, t := range h.late.take(now) {
+	free := make(chan struct{}, pendingParallel)
+	for _, t := range h.pending.take(now) {
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			h.keepOneLate(ctx, t)
+			h.saveOnePending(ctx, t)
 		})
 	}
 	wg.Wait()
 }
 
-// Outrun ends the sandbox of a thread that another server went on with: its files do not count any more.
-func (h *Threads) Outrun(t sandbox.Thread) {
+// AbandonSuperseded ends the sandbox of a thread that another server went on with: its files do not count any more.
+func (h *Threads) AbandonSuperseded(t sandbox.Thread) {
 	if inst := h.o.Live.Find(t); inst != nil {
 		h.o.Retirements.Abandon(inst, "another server went on with the thread's files")
 	}
 }
 
-func (h *Threads) keepOneLate(ctx context.Context, t sandbox.Thread) {
+func (h *Threads) saveOnePending(ctx context.Context, t sandbox.Thread) {
 	uid, err := workspace.UID(h.o.Folders.Dir(t))
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it was deleted
 		err = h.o.Snapshots.Sweep(ctx, t)
 	case err == nil:
-		err = h.keepNow(ctx, t, uid, false)
+		err = h.saveNow(ctx, t, uid, false)
 	}
 	if err == nil {
 		return
 	}
 	h.o.Log.Error("files not kept; tried again", "thread", t.String(), "error", err)
 	if errors.Is(err, sandbox.Conflict) {
-		h.Outrun(t)
+		h.AbandonSuperseded(t)
 		return
 	}
-	if err := h.keepLater(t, lateRetry); err != nil {
+	if err := h.saveLater(t, pendingRetry); err != nil {
 		h.o.Log.Error("files not kept", "thread", t.String(), "error", err)
 	}
 }
@@ -386,7 +386,7 @@ func (h *Threads) Delete(ctx context.Context, t sandbox.Thread) error {
 	if h.o.Snapshots == nil {
 		return h.deleteHere(ctx, t)
 	}
-	ctx, cancel := deadline.Detached(ctx, keepTimeout)
+	ctx, cancel := deadline.Detached(ctx, saveTimeout)
 	defer cancel()
 	return h.o.Snapshots.Forget(ctx, t, func() error { return h.deleteHere(ctx, t) })
 }

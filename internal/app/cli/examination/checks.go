@@ -90,11 +90,11 @@ func (e *examination) checks() []doctor.Check {
 		{Name: "kernel", Within: hostWait, Run: doctor.Kernel},
 		{Name: "cgroups", Within: hostWait, Run: doctor.Cgroups},
 		{Name: "clock", Within: hostWait, Run: doctor.Clock},
-		{Name: "data folder", Within: hostWait, Run: e.dataFolder, Late: doctor.Line{Fix: "the disk of the data folder hangs: mend it, or choose another one with --data"}},
-		{Name: "disk quota", Within: hostWait, Run: e.diskQuota, Late: doctor.Line{State: doctor.Warning}},
+		{Name: "data folder", Within: hostWait, Run: e.dataFolder, OnTimeout: doctor.Line{Fix: "the disk of the data folder hangs: mend it, or choose another one with --data"}},
+		{Name: "disk quota", Within: hostWait, Run: e.diskQuota, OnTimeout: doctor.Line{State: doctor.Warning}},
 		{Name: "state", Within: stateWait, Run: e.state},
-		{Name: "workspaces", Within: stateWait, Run: e.workspaces, Late: doctor.Line{State: doctor.Problem, Fix: "look whether the bucket or the disk of workspaces answers"}},
-		{Name: "audit", Within: stateWait, Run: auditChecks{e}.audit, Late: doctor.Line{State: doctor.Warning, Fix: "look whether audit.webhook, audit.syslog and audit.signer answer"}},
+		{Name: "workspaces", Within: stateWait, Run: e.workspaces, OnTimeout: doctor.Line{State: doctor.Problem, Fix: "look whether the bucket or the disk of workspaces answers"}},
+		{Name: "audit", Within: stateWait, Run: auditChecks{e}.audit, OnTimeout: doctor.Line{State: doctor.Warning, Fix: "look whether audit.webhook, audit.syslog and audit.signer answer"}},
 	}
 	if os.Geteuid() == 0 {
 		names := []string{"docker", "oci", "containerd"}
@@ -107,14 +107,14 @@ func (e *examination) checks() []doctor.Check {
 			if e.cfg.Driver == name {
 				state = doctor.Problem
 			}
-			list = append(list, doctor.Check{Name: "driver", Within: driverWait, Late: doctor.Line{Name: name, State: state, Fix: "restart what is behind the driver " + name}, Run: func(ctx context.Context, r *doctor.Report) { templateChecks{e}.driver(ctx, r, name) }})
+			list = append(list, doctor.Check{Name: "driver", Within: driverWait, OnTimeout: doctor.Line{Name: name, State: state, Fix: "restart what is behind the driver " + name}, Run: func(ctx context.Context, r *doctor.Report) { templateChecks{e}.driver(ctx, r, name) }})
 		}
 		list = append(list,
-			doctor.Check{Name: "runtime", Within: driverWait, Late: later, Run: templateChecks{e}.runtimes},
-			doctor.Check{Name: "template", Within: templateWait, Late: later, Run: templateChecks{e}.templates},
+			doctor.Check{Name: "runtime", Within: driverWait, OnTimeout: later, Run: templateChecks{e}.runtimes},
+			doctor.Check{Name: "template", Within: templateWait, OnTimeout: later, Run: templateChecks{e}.templates},
 		)
 		if e.cfg.Driver == "kubernetes" {
-			list = append(list, doctor.Check{Name: "network policies", Within: templateWait, Late: later, Run: clusterChecks{e}.policies})
+			list = append(list, doctor.Check{Name: "network policies", Within: templateWait, OnTimeout: later, Run: clusterChecks{e}.policies})
 		}
 	}
 	list = append(list, toolChecks{e}.toolChecks()...)

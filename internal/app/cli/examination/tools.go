@@ -34,14 +34,14 @@ func (e toolChecks) toolChecks() []doctor.Check {
 	list := []doctor.Check{
 		{Name: "extensions", Within: hostWait, Run: e.extensions},
 		{Name: "policy", Within: hostWait, Run: e.policy},
-		{Name: "mcp server", Within: mcpWait + 15*time.Second, Run: e.mcpServers, Late: warn},
+		{Name: "mcp server", Within: mcpWait + 15*time.Second, Run: e.mcpServers, OnTimeout: warn},
 	}
 	if os.Geteuid() == 0 {
-		list = append(list, doctor.Check{Name: "skills", Within: skillWait, Run: e.skills, Late: warn})
+		list = append(list, doctor.Check{Name: "skills", Within: skillWait, Run: e.skills, OnTimeout: warn})
 	}
 	return append(list,
-		doctor.Check{Name: "s3", Within: stateWait, Run: e.s3, Late: doctor.Line{State: doctor.Warning, Fix: "look whether s3.endpoint can be reached from here"}},
-		doctor.Check{Name: "egress", Within: hostWait, Run: e.egress, Late: warn},
+		doctor.Check{Name: "s3", Within: stateWait, Run: e.s3, OnTimeout: doctor.Line{State: doctor.Warning, Fix: "look whether s3.endpoint can be reached from here"}},
+		doctor.Check{Name: "egress", Within: hostWait, Run: e.egress, OnTimeout: warn},
 	)
 }
 

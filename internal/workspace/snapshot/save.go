@@ -19,10 +19,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// keepTries bounds how often a snapshot is begun again because what is kept was not what this data folder knew.
-const keepTries = 3
+// saveTries bounds how often a snapshot is begun again because what is kept was not what this data folder knew.
+const saveTries = 3
 
-// Thread is what Keep needs to know of a thread besides its name.
+// Thread is what Save needs to know of a thread besides its name.
 type Thread struct {
 	Dir string // the folder with its files
 	UID int    // that owns them: a folder of another one has taken its place
@@ -32,33 +32,33 @@ type Thread struct {
 	Whole bool
 }
 
-// Keep writes a snapshot when the thread's files are not those of the last one. They may change meanwhile: what a file
+// Save writes a snapshot when the thread's files are not those of the last one. They may change meanwhile: what a file
 // was when it was read is kept, and another change is seen the next time. Nothing there is nothing to keep. Conflict:
 // another server has gone on with the thread, or the folder is another one; what is kept stays. Errors of the store as
 // Objects says: what was kept before is still whole.
-func (s *Snapshots) Keep(ctx context.Context, t sandbox.Thread, th Thread) error {
+func (s *Snapshots) Save(ctx context.Context, t sandbox.Thread, th Thread) error {
 	unlock, err := indexes{s}.lock(ctx, t)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	late, err := lockedfile.Stat(looks{s}.lateFile(t))
+	late, err := lockedfile.Stat(looks{s}.pendingFile(t))
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
 	}
-	if err := s.keep(ctx, t, th); err != nil {
+	if err := s.save(ctx, t, th); err != nil {
 		if errors.Is(err, sandbox.Conflict) {
 			looks{s}.forgetLook(t)
 		}
 		return err
 	}
-	if now, err := lockedfile.Stat((looks{s}).lateFile(t)); err == nil && now == late && late != (lockedfile.Stamp{}) {
-		_ = os.Remove(looks{s}.lateFile(t)) // else it is kept once more
+	if now, err := lockedfile.Stat((looks{s}).pendingFile(t)); err == nil && now == late && late != (lockedfile.Stamp{}) {
+		_ = os.Remove(looks{s}.pendingFile(t)) // else it is kept once more
 	}
 	return nil
 }
 
-func (s *Snapshots) keep(ctx context.Context, t sandbox.Thread, th Thread) error {
+func (s *Snapshots) save(ctx context.Context, t sandbox.Thread, th Thread) error {
 	root, err := openThread(th.Dir, th.UID)
 	if root == nil || err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Snapshots) keep(ctx context.Context, t sandbox.Thread, th Thread) error
 		return nil
 	}
 	w := &writer{s: s, ctx: ctx, t: t, root: root, about: about, known: map[sum]chunk{}, began: time.Now()}
-	for range keepTries {
+	for range saveTries {
 		if err = w.write(idx, slices.Clone(found)); !errors.Is(err, errAgain) {
 			break
 		}
