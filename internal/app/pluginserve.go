@@ -46,7 +46,7 @@ func (b *builder) openExtensions(f *foundation) (*extensionSet, error) {
 	x.plugins, err = plugins.Open(plugins.Options{
 		Dir: filepath.Join(f.data.path, "plugins"), Stage: f.data.ofSlot("stage"), Extensions: x.files, Audit: f.audit, Log: b.log,
 		RunCommands: b.cfg.Plugins.RunCommands, Trust: b.cfg.TrustInstalls, Addresses: x.from, Folders: b.cfg.Plugins.Folders,
-		Changed: x.changes.tell, Removed: f.data.removePluginHomes, Sealer: f.sealer,
+		Changed: x.changes.notify, Removed: f.data.removePluginHomes, Sealer: f.sealer,
 	})
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (c *changes) listen(f func()) {
 	c.told = append(c.told, f)
 }
 
-func (c *changes) tell() {
+func (c *changes) notify() {
 	c.mu.Lock()
 	told := slices.Clone(c.told)
 	c.mu.Unlock()

@@ -135,7 +135,7 @@ func (s *Approvals) find(ctx context.Context, c sandbox.ApprovalCall) (store.App
 		return store.ApprovalRecord{}, err
 	}
 	for _, a := range open {
-		if !same(a, c) || !s.orphan(a) || s.late(ctx, a) {
+		if !same(a, c) || !s.orphan(a) || s.expireOverdue(ctx, a) {
 			continue
 		}
 		a, err := s.o.Store.ChangeApproval(context.WithoutCancel(ctx), a.Tenant, a.ID, func(a *store.ApprovalRecord) error {
@@ -274,7 +274,7 @@ func (s *Approvals) look(ctx context.Context, a store.ApprovalRecord) (store.App
 		return now, err
 	}
 	if now.State == sandbox.ApprovalPending {
-		if s.late(ctx, now) {
+		if s.expireOverdue(ctx, now) {
 			return s.o.Store.Approval(ctx, a.Tenant, a.ID)
 		}
 		return now, nil
@@ -338,8 +338,8 @@ func (s *Approvals) abandon(ctx context.Context, a store.ApprovalRecord) store.A
 	return now
 }
 
-// late ends a request whose time is over; who sees it does.
-func (s *Approvals) late(ctx context.Context, a store.ApprovalRecord) bool {
+// expireOverdue ends a request whose time is over. Any server that sees one calls it.
+func (s *Approvals) expireOverdue(ctx context.Context, a store.ApprovalRecord) bool {
 	if time.Now().Before(a.ExpiresAt) {
 		return false
 	}
@@ -368,7 +368,7 @@ func (s *Approvals) sweep(ctx context.Context, tenant string) (any bool) {
 		s.o.Log.Warn("requests for approval not looked at", "tenant", tenant, "error", err)
 	}
 	for _, a := range open {
-		any = s.late(ctx, a) || any
+		any = s.expireOverdue(ctx, a) || any
 	}
 	return any
 }

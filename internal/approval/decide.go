@@ -38,7 +38,7 @@ func (s *Approvals) Get(ctx context.Context, c sandbox.Caller, id string) (sandb
 	if err == nil && !mayDecide(c) && a.User != c.User {
 		err = sandbox.Errorf(sandbox.NotFound, "there is no such request for approval")
 	}
-	if err == nil && a.State == sandbox.ApprovalPending && s.late(ctx, a) {
+	if err == nil && a.State == sandbox.ApprovalPending && s.expireOverdue(ctx, a) {
 		a, err = s.o.Store.Approval(ctx, c.Tenant, id)
 	}
 	return a.Approval, err
@@ -83,7 +83,7 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 	if v.Approve {
 		state = sandbox.ApprovalApproved
 	}
-	s.late(ctx, a)
+	s.expireOverdue(ctx, a)
 	rec := decisionRecord(c, a, how, state, v)
 	rec.Phase = audit.PhaseAttempt
 	attempt, err := s.journal.write(ctx, rec)

@@ -61,7 +61,7 @@ func (s *Approvals) deliver(a store.ApprovalRecord) {
 	defer cancel()
 	pauses := retry.Doubling(firstPause, longestPause)
 	for {
-		again, err := s.tell(ctx, a, body)
+		again, err := s.deliverOnce(ctx, a, body)
 		if err == nil {
 			return
 		}
@@ -80,19 +80,19 @@ func (s *Approvals) deliver(a store.ApprovalRecord) {
 	}
 }
 
-// tell tries once, and takes the decision in the answer. again: it is worth another try.
-func (s *Approvals) tell(ctx context.Context, a store.ApprovalRecord, body []byte) (again bool, err error) {
+// deliverOnce tries once, and takes the decision in the answer. again: it is worth another try.
+func (s *Approvals) deliverOnce(ctx context.Context, a store.ApprovalRecord, body []byte) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
 	defer cancel()
 	got, again, err := s.o.Webhook.post(ctx, a.ID, body)
 	if err != nil {
 		return again, err
 	}
-	return false, s.hear(ctx, a, got)
+	return false, s.applyReply(ctx, a, got)
 }
 
-// hear takes the decision in an answer, if there is one.
-func (s *Approvals) hear(ctx context.Context, a store.ApprovalRecord, got reply) error {
+// applyReply takes the decision in an answer, if there is one.
+func (s *Approvals) applyReply(ctx context.Context, a store.ApprovalRecord, got reply) error {
 	v, err := s.o.Webhook.decision(a.ID, got)
 	if err != nil {
 		rec := requestRecord(a)

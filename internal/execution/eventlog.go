@@ -52,11 +52,11 @@ func (l *eventLog) addLocked(ev sandbox.Event) {
 		l.stderr = append(l.stderr, ev.Data...)
 	}
 	l.trim()
-	l.tell()
+	l.notify()
 }
 
-// tell wakes those who wait. Called with mu held.
-func (l *eventLog) tell() {
+// notify wakes the waiting goroutines. The caller holds mu.
+func (l *eventLog) notify() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -79,7 +79,7 @@ func (l *eventLog) finish(res sandbox.Result, err error) {
 	l.stdout, l.stderr = nil, nil
 	if err != nil {
 		l.err = err
-		l.tell()
+		l.notify()
 		return
 	}
 	l.result = &res

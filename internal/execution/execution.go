@@ -193,8 +193,8 @@ func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
 // the image; 126 and 127 are the shell's "not executable" and "not found".
 const exitNoInterpreter = 125
 
-// Keep counts a result that is kept with the exec.
-func (e *Exec) Keep(raw []byte) { e.log.bytes += int64(len(raw)) }
+// CountResult counts a result that is kept with the exec.
+func (e *Exec) CountResult(raw []byte) { e.log.bytes += int64(len(raw)) }
 
 // Compose makes the result of an exec that sandboxd reports as ended.
 func (e *Exec) Compose(exit *sandboxv1.Exit) sandbox.Result {

@@ -27,7 +27,7 @@ type Hold struct {
 	changed chan struct{} // holds a token: waits is another one
 }
 
-func (h *Hold) tell() {
+func (h *Hold) notify() {
 	select {
 	case h.changed <- struct{}{}:
 	default:
@@ -52,7 +52,7 @@ func (h *Hold) Begin() (keep bool) {
 	if keep = !h.kept && h.clock != nil && !h.over; keep {
 		h.kept = true
 	}
-	h.tell()
+	h.notify()
 	return keep
 }
 
@@ -61,7 +61,7 @@ func (h *Hold) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits--
-	h.tell()
+	h.notify()
 }
 
 // Holds reports whether the deadline is to be held, and how much of most, which all holds of the exec may take, is left.
@@ -90,8 +90,8 @@ func (h *Hold) Spent() time.Duration {
 	return h.spent
 }
 
-// Keep reports whether the deadline must be held again, by the same goroutine.
-func (h *Hold) Keep(most time.Duration) bool {
+// Renew reports whether the deadline must be held again, by the same goroutine.
+func (h *Hold) Renew(most time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.kept = h.waits > 0 && h.spent < most && !h.over

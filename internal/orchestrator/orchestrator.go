@@ -249,7 +249,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		stop()
 		return nil, fmt.Errorf("watch sandboxes: %w", err)
 	}
-	r.wg.Go(r.renewal.Keep) // recovering may take longer than a lease lasts
+	r.wg.Go(r.renewal.Run) // recovering may take longer than a lease lasts
 	r.wg.Go(r.teardown.Serve)
 	if err := r.recovery.Recover(ctx); err != nil {
 		stop()
@@ -258,7 +258,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	}
 	for _, loop := range []func(){
 		func() { r.teardown.Watch(events) }, r.takeover.Watch, r.reaper.Watch, r.Lifecycle.Watch, r.wrappers.Push, r.Skills.Push,
-		r.Skills.PrepareSpares, func() { r.folders.Sweep(own) }, func() { r.pool.Keep(r.Shutdown) }, r.threads.SavePending,
+		r.Skills.PrepareSpares, func() { r.folders.Sweep(own) }, func() { r.pool.Run(r.Shutdown) }, r.threads.SavePending,
 	} {
 		r.wg.Go(loop)
 	}

@@ -37,8 +37,8 @@ func NewRenewal(o *Owners, tokens Tokens) *Renewal {
 	return &Renewal{owners: o, tokens: tokens, store: o.store, peers: o.peers, log: o.log, ctx: o.ctx}
 }
 
-// Keep renews the leases until the server ends.
-func (n *Renewal) Keep() {
+// Run renews the leases until the server ends.
+func (n *Renewal) Run() {
 	for range every.Tick(n.ctx, renewEvery) {
 		n.RenewAll()
 	}

@@ -116,11 +116,11 @@ func (e *Engine) Look(now time.Time) {
 	}
 	e.mu.Unlock()
 	for tenant, s := range told {
-		e.tell(tenant, s)
+		e.announce(tenant, s)
 	}
 }
 
-func (e *Engine) tell(tenant string, s Status) {
+func (e *Engine) announce(tenant string, s Status) {
 	name := tenant
 	if name == "" {
 		name = "(the server's)"
@@ -326,7 +326,7 @@ func (e *Engine) Put(ctx context.Context, tenant, text, was string) (Status, err
 	}
 	s := e.status(tenant)
 	e.mu.Unlock()
-	e.tell(tenant, s)
+	e.announce(tenant, s)
 	return s, nil
 }
 

@@ -109,7 +109,7 @@ func (p *pull) run(ctx context.Context, session *yamux.Session, mounts []sandbox
 		}
 		p.sides = append(p.sides, &side{m: m, t: t})
 	}
-	if err := p.told(); err != nil {
+	if err := p.receiveChanges(); err != nil {
 		return unbelieved(err)
 	}
 	if !p.full && len(ask.GetSince()) == 0 {
@@ -166,8 +166,8 @@ func ofWrite(err error, target string) error {
 	return ofSource(err, target)
 }
 
-// told receives what the sandbox has, or what changed, and checks it.
-func (p *pull) told() error {
+// receiveChanges receives what the sandbox has, or what changed, and checks it.
+func (p *pull) receiveChanges() error {
 	last := -1
 	var err error
 	p.full, err = wire.ReceiveEntries(p.s, func(m *wire.Entry) error {

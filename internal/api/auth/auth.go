@@ -352,7 +352,7 @@ func (k *Keys) Run(ctx context.Context, heard func()) {
 			if id == "" {
 				k.forgetAll()
 			} else {
-				k.heard(id)
+				k.invalidate(id)
 			}
 			if heard != nil {
 				heard()
@@ -373,8 +373,8 @@ func (k *Keys) Run(ctx context.Context, heard func()) {
 	}
 }
 
-// heard forgets a key that was changed. A new one may be among the secrets that were none.
-func (k *Keys) heard(id string) {
+// invalidate forgets a key that was changed. A new one may be among the secrets that were none.
+func (k *Keys) invalidate(id string) {
 	k.mu.Lock()
 	k.unknown = newCache[struct{}](cacheSize)
 	k.mu.Unlock()

@@ -79,7 +79,7 @@ func (m *Server) begin(w http.ResponseWriter, r *http.Request, scope *Scope) {
 	s.handler.ServeHTTP(w, r)
 	select {
 	case ss := <-began:
-		go m.mind(s, ss, quiet)
+		go m.supervise(s, ss, quiet)
 	default:
 		quiet()
 		m.sessions.remove(s)
@@ -87,9 +87,9 @@ func (m *Server) begin(w http.ResponseWriter, r *http.Request, scope *Scope) {
 	}
 }
 
-// mind sees a session to its end: by its client, by its key's revocation, or because it was not used. Then
+// supervise sees a session to its end: by its client, by its key's revocation, or because it was not used. Then
 // quiet ends what tells the client of changes.
-func (m *Server) mind(s *session, ss *sdk.ServerSession, quiet func()) {
+func (m *Server) supervise(s *session, ss *sdk.ServerSession, quiet func()) {
 	ended := make(chan struct{})
 	go func() {
 		_ = ss.Wait() // how it ended does not matter

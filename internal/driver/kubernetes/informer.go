@@ -190,8 +190,8 @@ func (w *pods) wake(id sandbox.ID) {
 	}
 }
 
-// hear notes that a pod's sandbox spoke.
-func (w *pods) hear(p *corev1.Pod) {
+// markHeard notes that a pod's sandbox spoke.
+func (w *pods) markHeard(p *corev1.Pod) {
 	id := idOf(p)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -173,7 +173,7 @@ func (d *Driver) connect(ctx context.Context, p *corev1.Pod, a driver.Attachment
 	c, err := d.dial(ctx, sidecar.Options{
 		Addr: net.JoinHostPort(p.Status.PodIP, strconv.Itoa(sidecar.Port)), ID: a.ID, Certificate: certificate, Token: a.Token, Authority: d.o.Authority,
 		Mounts: a.Mounts, Limits: spec.Limits, UID: uid, Digests: d.digests, Log: d.o.Log,
-		Heard: func() { d.pods.hear(p) },
+		Heard: func() { d.pods.markHeard(p) },
 	})
 	if err != nil {
 		return err

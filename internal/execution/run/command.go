@@ -213,7 +213,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	}
 	e.Started = time.Now().UTC()
 	traces{x}.traceRun(e)
-	token := x.o.Bridge.Register(bridge.Exec{ExecID: e.ID, Thread: t, Caller: c, AuditParent: e.Attempt.ID, Hide: e.Secret.Hide, Keep: x.o.Files.SaveResult, Trace: e.Trace.Process})
+	token := x.o.Bridge.Register(bridge.Exec{ExecID: e.ID, Thread: t, Caller: c, AuditParent: e.Attempt.ID, Hide: e.Secret.Hide, SaveResult: x.o.Files.SaveResult, Trace: e.Trace.Process})
 	req.ExecId, req.TimeoutMs = e.ID, uint32(e.Spec.Deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.ID)
 	req.Env = instance.Environ(t, e.ID, token, inst.Template.Env, common, env.own, named)

@@ -122,5 +122,5 @@ func (x *Holds) letGo(inst *instance.Instance, e *execution.Exec, clock *deadlin
 	if err := holdDeadline(x.ctx, inst, e, 0); err == nil {
 		clock.Go()
 	}
-	return !e.Hold.Keep(x.o.Most)
+	return !e.Hold.Renew(x.o.Most)
 }

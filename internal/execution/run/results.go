@@ -30,7 +30,7 @@ func (x contextResults) settleContext(inst *instance.Instance, e *execution.Exec
 	for _, raw := range exit.GetResults() {
 		if rich := x.richResult(e, inst.UID, raw); len(rich) > 0 {
 			results = append(results, rich)
-			e.Keep(raw)
+			e.CountResult(raw)
 		}
 	}
 	res.Results, res.ResultsLeftOut = &results, int(exit.GetResultsLeftOut())

@@ -351,7 +351,7 @@ func (s *Session) serve(e *Exec) *Exit {
 	e.log.started(s.pid)
 	frame := e.req.Frame
 	s.m.wg.Go(func() { // a command that does not read must not keep us from the deadline
-		if s.tell(frame) != nil {
+		if s.writeFrame(frame) != nil {
 			s.kill()
 		}
 	})
@@ -363,7 +363,7 @@ func (s *Session) serve(e *Exec) *Exit {
 	return x
 }
 
-func (s *Session) tell(frame []byte) error {
+func (s *Session) writeFrame(frame []byte) error {
 	if err := s.feed.SetWriteDeadline(time.Now().Add(answerTime)); err != nil {
 		return err
 	}

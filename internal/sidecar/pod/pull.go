@@ -36,7 +36,7 @@ func (p *sidecar) pull(ctx context.Context, s *wire.Stream, ask *wire.Pull) erro
 		for _, l := range looks {
 			l.m.list = l.now // the same, by newer stamps
 		}
-		return tell(s, looks, full)
+		return sendChanges(s, looks, full)
 	}
 	end, err := converse(ctx, s, looks, told, full, limits.FileBytes)
 	if err != nil {
@@ -72,7 +72,7 @@ func converse(ctx context.Context, s *wire.Stream, looks []*look, told int, full
 		}
 		ended <- err
 	})
-	err := tell(s, looks, full)
+	err := sendChanges(s, looks, full)
 	if err == nil {
 		select {
 		case numbers := <-wanted:
@@ -175,8 +175,8 @@ func number(looks []*look) int {
 	return total
 }
 
-// tell sends all changes.
-func tell(s *wire.Stream, looks []*look, full bool) error {
+// sendChanges sends all changes.
+func sendChanges(s *wire.Stream, looks []*look, full bool) error {
 	i, j := 0, 0
 	return wire.SendEntries(s, full, func() *wire.Entry {
 		for i < len(looks) && j == len(looks[i].changes) {

@@ -64,15 +64,15 @@ type Exec struct {
 	AuditParent string // record of the exec's own attempt
 	// Hide are secrets of the exec, which records of its calls must not tell. The tools get them.
 	Hide *redact.Secrets
-	// Keep writes large results of its calls into the thread's files.
-	Keep Keep
+	// SaveResult writes large results of its calls into the thread's files.
+	SaveResult SaveResult
 	// Trace is the span that calls are below.
 	Trace tracing.Link
 }
 
-// Keep writes a result that is too large for an answer into the thread's files. name is fit for a file;
+// SaveResult writes a result that is too large for an answer into the thread's files. name is fit for a file;
 // what it returns is what code is told. Errors are those of writing: QuotaExceeded when the disk is full.
-type Keep func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
+type SaveResult func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
 
 // Options are what a Bridge works with. Calls and Refusals are needed; a nil Log discards.
 type Options struct {

@@ -116,7 +116,7 @@ type rig struct {
 	bridge   *Bridge
 	hub      *fakeHub
 	recorder *fakeRecorder
-	keep     Keep
+	keep     SaveResult
 	endpoint *Endpoint
 	socket   string
 	client   *http.Client
@@ -192,7 +192,7 @@ func (g *rig) post(path, token, body string) answer {
 }
 
 func (g *rig) register(id string) string {
-	return g.bridge.Register(Exec{ExecID: id, Thread: thread, Keep: g.keep})
+	return g.bridge.Register(Exec{ExecID: id, Thread: thread, SaveResult: g.keep})
 }
 
 func TestCall(t *testing.T) {

@@ -119,7 +119,7 @@ func (b *Bridge) answer(ctx context.Context, e *exec, n int, result json.RawMess
 		return slices.Concat([]byte(`{"result":`), result, []byte(`}`)), nil, nil
 	}
 	file, err := call.Contained(b.log, func() (sandbox.ResultFile, error) {
-		return e.Keep(ctx, e.Thread, fmt.Sprintf("%s-%d", e.ExecID, n+1), result)
+		return e.SaveResult(ctx, e.Thread, fmt.Sprintf("%s-%d", e.ExecID, n+1), result)
 	})
 	if err != nil {
 		return nil, nil, err

@@ -27,7 +27,7 @@ func (b *broadcasts) next(kind sandbox.UpstreamKind) <-chan struct{} {
 	return c
 }
 
-func (b *broadcasts) tell(kind sandbox.UpstreamKind) {
+func (b *broadcasts) notify(kind sandbox.UpstreamKind) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := b.by[kind]; c != nil {

@@ -120,9 +120,9 @@ func (c *configurations) again(since time.Time) {
 	}
 }
 
-// mind looks at the servers of users who were here a short while ago, because another process may change
+// refresh looks at the servers of users who were here a short while ago, because another process may change
 // them. It forgets users who were not here for long.
-func (c *configurations) mind(now time.Time) {
+func (c *configurations) refresh(now time.Time) {
 	if c.users.Of == nil {
 		return
 	}

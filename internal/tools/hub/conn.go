@@ -93,7 +93,7 @@ func (c *conn) adopt(s *serverconfig.Server) {
 	c.changes.epoch.Add(1)
 }
 
-func (c *conn) mind(now time.Time) (forget bool) {
+func (c *conn) maintain(now time.Time) (forget bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unused := now.Sub(c.used)
@@ -258,10 +258,10 @@ func (c *conn) watch(l *link) {
 			c.relist(l)
 		case <-l.others[sandbox.UpstreamPrompts]:
 			stop()
-			c.changes.upstream.tell(sandbox.UpstreamPrompts)
+			c.changes.upstream.notify(sandbox.UpstreamPrompts)
 		case <-l.others[sandbox.UpstreamResources]:
 			stop()
-			c.changes.upstream.tell(sandbox.UpstreamResources)
+			c.changes.upstream.notify(sandbox.UpstreamResources)
 		case <-stale:
 			c.relist(l)
 		}

@@ -174,8 +174,8 @@ func (h *Hub) tick() {
 	checked := time.Now()
 	for now := range every.Tick(h.background.ctx, tickEvery) {
 		h.configs.current()
-		h.configs.mind(now)
-		h.pool.mind(now)
+		h.configs.refresh(now)
+		h.pool.maintain(now)
 		h.Logins.pending.expire(now)
 		if now.Sub(checked) > recheckEvery {
 			checked = now

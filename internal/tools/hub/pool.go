@@ -151,11 +151,11 @@ func (p *pool) retireStale(cfg *serverconfig.Set) {
 	})
 }
 
-// mind takes care of each connection once in a while.
-func (p *pool) mind(now time.Time) {
+// maintain takes care of each connection once in a while.
+func (p *pool) maintain(now time.Time) {
 	var old []*conn
 	for _, c := range p.all() {
-		if c.mind(now) {
+		if c.maintain(now) {
 			old = append(old, c)
 		}
 	}

@@ -47,7 +47,7 @@ type Keys interface {
 // not even looked at.
 type Refused func(ctx context.Context, c sandbox.Caller, reason string, unseen bool)
 
-func (f Refused) tell(ctx context.Context, c sandbox.Caller, reason string, unseen bool) {
+func (f Refused) report(ctx context.Context, c sandbox.Caller, reason string, unseen bool) {
 	if f != nil {
 		f(ctx, c, reason, unseen)
 	}
@@ -68,7 +68,7 @@ func (a *Authenticator) Authenticate(c *gin.Context) {
 		}
 		if many != nil || p.Code == string(sandbox.Unauthorized) || p.Code == string(sandbox.Forbidden) {
 			refused := sandbox.Caller{RequestID: x.ID, Source: exchange.Source(c.Request), UserAgent: exchange.UserAgent(c.Request)}
-			a.Refused.tell(c.Request.Context(), refused, p.Detail, many != nil)
+			a.Refused.report(c.Request.Context(), refused, p.Detail, many != nil)
 		}
 		problem.Write(c.Writer, p)
 		c.Abort()

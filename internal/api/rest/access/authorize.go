@@ -34,7 +34,7 @@ func (a *Authorizer) Authorize(c *gin.Context) {
 		return
 	}
 	p := exchange.Problem(c.Request.Context(), err)
-	a.Refused.tell(c.Request.Context(), caller, p.Detail, false)
+	a.Refused.report(c.Request.Context(), caller, p.Detail, false)
 	problem.Write(c.Writer, p)
 	c.Abort()
 }

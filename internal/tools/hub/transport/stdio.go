@@ -96,7 +96,7 @@ func (s *stdioConn) decode(line []byte) []jsonrpc.Message {
 			s.log.Debug("MCP server: a line on standard output is not a message", "text", excerpt.Of(string(part), maxLogLine))
 			continue
 		}
-		s.traffic.see(msg, nil)
+		s.traffic.observe(msg, nil)
 		list = append(list, msg)
 	}
 	return list

@@ -48,9 +48,9 @@ func (t *Traffic) take(id any) (waiting, bool) {
 	return w, ok
 }
 
-// see takes in a message; it may make a result lighter, and says so. by is the request whose answer it
+// observe takes in a message; it may make a result lighter, and says so. by is the request whose answer it
 // came with, or nil.
-func (t *Traffic) see(msg jsonrpc.Message, by *Capture) (changed bool) {
+func (t *Traffic) observe(msg jsonrpc.Message, by *Capture) (changed bool) {
 	switch msg := msg.(type) {
 	case *jsonrpc.Response:
 		if w, ok := t.take(msg.ID.Raw()); ok && msg.Error == nil {
@@ -68,7 +68,7 @@ func (t *Traffic) see(msg jsonrpc.Message, by *Capture) (changed bool) {
 // text is see for a message that is not decoded yet. It returns what the SDK is to read in its place.
 func (t *Traffic) text(body []byte, by *Capture) []byte {
 	msg, err := jsonrpc.DecodeMessage(body)
-	if err != nil || !t.see(msg, by) {
+	if err != nil || !t.observe(msg, by) {
 		return body
 	}
 	if out, err := jsonrpc.EncodeMessage(msg); err == nil {
