@@ -338,7 +338,7 @@ func (s *Approvals) abandon(ctx context.Context, a store.ApprovalRecord) store.A
 	return now
 }
 
-// expireOverdue ends a request whose time is over. Any server that sees one calls it.
+// expireOverdue ends a request whose time is over. Any server that sees such a request calls it.
 func (s *Approvals) expireOverdue(ctx context.Context, a store.ApprovalRecord) bool {
 	if time.Now().Before(a.ExpiresAt) {
 		return false

@@ -18,7 +18,7 @@ type Workspaces struct {
 	Encrypt bool `yaml:"workspaces_encrypt"`
 }
 
-// SnapshotDelay is how long after a change it is kept; 0: before it is acknowledged.
+// SnapshotDelay is how long after a change it is saved; 0: before it is acknowledged.
 func (w Workspaces) SnapshotDelay() time.Duration {
 	if w.Mode == "sync" {
 		return 0

@@ -231,8 +231,8 @@ func TestConformanceServer(t *testing.T) {
 	}
 }
 
-// TestConformanceDifferential runs the npm server "everything" behind /mcp, over its standard input. It
-// scores what its own HTTP mode scores directly, seen alone and among all tools of a thread.
+// TestConformanceDifferential runs the npm server "everything" behind /mcp, over its standard input. It must
+// score what its own HTTP mode scores directly, seen alone and among all tools of a thread.
 func TestConformanceDifferential(t *testing.T) {
 	t.Parallel()
 	main := npmProgram(t, "@modelcontextprotocol/server-everything/dist/index.js")

@@ -8,8 +8,8 @@ import (
 )
 
 // Trace holds the spans of an exec. A sandbox has no network, and its daemon's word is data. So the server
-// makes the spans of what goes on inside here, from when its events came. It makes the process's span at the
-// end, but hands out its id at the start, so that its tool calls are below it.
+// makes the spans of what goes on inside, from the times at which its events came. It makes the process's
+// span at the end, but hands out its id at the start, so that its tool calls are below it.
 type Trace struct {
 	Span    *tracing.Span // of the exec, from the call to its durable end
 	Within  tracing.Link  // of it

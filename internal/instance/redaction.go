@@ -21,8 +21,7 @@ type redaction struct {
 const maxSeen = redact.MaxTotal / 2
 
 // Hiding returns what hides the secrets of an exec: the values of its own environment and of the sandbox's,
-// and the ones that its execs got by name, of which named are the newest. It is made anew only when a value
-// is.
+// and the ones that its execs got by name, of which named are the newest. Only a new value makes it anew.
 func (x *redaction) Hiding(common, env, named map[string]string) (*redact.Secrets, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

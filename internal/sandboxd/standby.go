@@ -84,7 +84,7 @@ func (s standbyPool) standbyKey(c *sandboxv1.Code, request []string, cwd string)
 	return strings.Join([]string{c.GetJavascript(), cwd, strings.Join(env, "\x00"), s.interp.Seen(c.GetLanguage(), cwd, home)}, "\x00\x00")
 }
 
-// takeStandby returns an interpreter that waits for such a program, with its wake-up arguments, or nil.
+// takeStandby returns an interpreter that waits for such a program, with the Standby to wake, or nil.
 // Interpreters that wait for another program are of no use any more. An interpreter that still imports
 // stays: that may take longer than all that the program needs. A starting one is as far as a new one would
 // be, or further.

@@ -227,8 +227,9 @@ func (s *Service) Delete(ctx context.Context, c sandbox.Caller, scope Scope, nam
 	return nil
 }
 
-// List returns the secrets that a caller can use or change, without values. Administrators get all of the
-// tenant's and the own ones of users. Others get their own, and the secrets that their execs may have.
+// List returns the secrets that a caller can use or change, without values. All callers get their own
+// secrets, and none of another user. Administrators also get all others of the tenant; other callers get the
+// ones that their execs may have.
 func (s *Service) List(ctx context.Context, c sandbox.Caller) ([]Info, error) {
 	all, err := s.o.Store.Secrets(ctx, c.Tenant)
 	if err != nil {

@@ -87,8 +87,8 @@ func (m *Server) begin(w http.ResponseWriter, r *http.Request, scope *Scope) {
 	}
 }
 
-// supervise sees a session to its end: by its client, by its key's revocation, or because it was not used. Then
-// quiet ends what tells the client of changes.
+// supervise sees a session to its end: by its client, by its key's revocation, or because it was not used.
+// Then quiet ends what tells the client of changes.
 func (m *Server) supervise(s *session, ss *sdk.ServerSession, quiet func()) {
 	ended := make(chan struct{})
 	go func() {

@@ -234,8 +234,8 @@ var inward = []string{
 	"127.0.0.1.api.example", "inside.example",
 }
 
-// connect asks a proxy for a host and returns the first line of its answer. The proxy's list has this host's
-// name besides a public one.
+// connect asks a proxy for a host and returns the first line of its answer. The proxy allows a public name,
+// and one name of the list inward.
 func (b *bed) connect(t *testing.T, target string) string {
 	t.Helper()
 	rules, err := egress.ParseRules([]string{"api.example", "localhost:80"})

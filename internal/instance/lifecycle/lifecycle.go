@@ -175,7 +175,7 @@ func (l *Lifecycle) checkLife(inst *instance.Instance, now time.Time) {
 	}
 }
 
-// stopLater puts a claimed instance away in the background.
+// stopLater stops a claimed instance in the background.
 func (l *Lifecycle) stopLater(inst *instance.Instance, action, why string) {
 	l.wg.Go(func() {
 		if _, err := l.stop(context.WithoutCancel(l.ctx), sandbox.Caller{}, inst, action, why); err != nil {

@@ -144,7 +144,8 @@ func (p *Pool) Ended(id sandbox.ID) bool {
 	return x != nil
 }
 
-// Run fills the pool and takes out of it what is too old, until the server is closed. A server that drains fills none.
+// Run fills the pool and takes out of it what is too old, until the server is closed. A server that drains
+// fills none.
 func (p *Pool) Run(drain Drain) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -51,8 +51,8 @@ func (s *Drain) PassOn(ctx context.Context) string {
 // Stopping ends when this server begins to stop: streams without an end must not keep threads here.
 func (s *Drain) Stopping() context.Context { return s.stopping }
 
-// AwaitHandOver lets a request wait whose thread is being handed over just now. It also waits late in a
-// drain, when the thread is to be handed over first.
+// AwaitHandOver lets a request wait whose thread is being handed over just now. A request late in a drain
+// waits, too, when the thread is to be handed over first.
 func (s *Drain) AwaitHandOver(ctx context.Context, t sandbox.Thread) error {
 	d := s.draining.Load()
 	if d == nil || !d.passOn {

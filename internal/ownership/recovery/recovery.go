@@ -150,8 +150,7 @@ func (v *Recovery) Recover(ctx context.Context) error {
 	return nil
 }
 
-// recordFound takes the sandboxes that no owner record names, because a server of an older version made
-// them.
+// recordFound treats sandboxes that no owner record names as made by a server of an older version.
 func (v *Recovery) recordFound(ctx context.Context, found []sandbox.Instance) error {
 	var unclaimed []ownerrecord.OwnerRecord
 	for _, entry := range found {

@@ -26,7 +26,7 @@ const (
 )
 
 // Algorithms returns the algorithms that may be allowed: signatures by a private key that only the issuer
-// has. It leaves out none, and HS…, whose key would be the published one.
+// has. The list lacks "none", and HS…, whose key would be the published one.
 func Algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 }
