@@ -19,7 +19,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// saveTries bounds how often a snapshot is begun again because what is kept was not what this data folder knew.
+// saveTries bounds how often Save starts again because the saved state was not what this data folder knew.
 const saveTries = 3
 
 // Thread is what Save needs to know of a thread besides its name.
@@ -32,17 +32,17 @@ type Thread struct {
 	Whole bool
 }
 
-// Save writes a snapshot when the thread's files are not those of the last one. They may change meanwhile: what a file
-// was when it was read is kept, and another change is seen the next time. Nothing there is nothing to keep. Conflict:
-// another server has gone on with the thread, or the folder is another one; what is kept stays. Errors of the store as
-// Objects says: what was kept before is still whole.
+// Save writes a snapshot when the thread's files are not those of the last one. They may change meanwhile: it
+// saves a file as it was when it was read, and the next Save sees another change. Without files it does
+// nothing. Conflict: another server has gone on with the thread, or the folder is another one; the saved state
+// stays. Errors of the store as Objects says: what was saved before is still whole.
 func (s *Snapshots) Save(ctx context.Context, t sandbox.Thread, th Thread) error {
 	unlock, err := indexes{s}.lock(ctx, t)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	late, err := lockedfile.Stat(looks{s}.pendingFile(t))
+	mark, err := lockedfile.Stat(looks{s}.pendingFile(t))
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
 	}
@@ -52,8 +52,8 @@ func (s *Snapshots) Save(ctx context.Context, t sandbox.Thread, th Thread) error
 		}
 		return err
 	}
-	if now, err := lockedfile.Stat((looks{s}).pendingFile(t)); err == nil && now == late && late != (lockedfile.Stamp{}) {
-		_ = os.Remove(looks{s}.pendingFile(t)) // else it is kept once more
+	if now, err := lockedfile.Stat((looks{s}).pendingFile(t)); err == nil && now == mark && mark != (lockedfile.Stamp{}) {
+		_ = os.Remove(looks{s}.pendingFile(t)) // else it is saved once more
 	}
 	return nil
 }

@@ -202,7 +202,8 @@ func (s looks) pendingFile(t sandbox.Thread) string {
 	return filepath.Join(indexes(s).state(t), "late")
 }
 
-// MarkPending notes durably enough for the end of this process that a thread has changes which are still to be kept.
+// MarkPending notes that a thread has changes which are still to be saved. The note
+// survives the end of this process, but is not synced to the disk.
 func (s *Snapshots) MarkPending(t sandbox.Thread) error {
 	if err := os.MkdirAll((indexes{s}).state(t), 0o700); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
@@ -213,7 +214,7 @@ func (s *Snapshots) MarkPending(t sandbox.Thread) error {
 	return nil
 }
 
-// Pending returns the threads of which Late was said and that were not kept since.
+// Pending returns the threads that were marked as pending and were not saved since.
 func (s *Snapshots) Pending() ([]sandbox.Thread, error) {
 	marks, err := filepath.Glob(filepath.Join(s.o.Dir, "*", "*", "*", "late"))
 	var all []sandbox.Thread

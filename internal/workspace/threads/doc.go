@@ -5,5 +5,6 @@
 // Before it acknowledges a change, or soon after, it saves the folder. While a thread has an instance, its
 // folder is what counts, and only writing finds out that another server went on with it.
 //
-// Locks: pendingSnapshots.mu guards which threads are to be kept later, and is held while one is noted on the disk.
+// Locks: pendingSnapshots.mu guards which threads are saved later, and is held while one is marked on the
+// disk.
 package threads

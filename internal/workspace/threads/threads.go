@@ -27,8 +27,8 @@ const (
 	saveTimeout = 10 * time.Minute
 	// lastTimeout bounds the snapshot at the end of a sandbox, which is tried again when it fails.
 	lastTimeout = time.Minute
-	// pendingEvery is how often it is looked for threads that are due, pendingRetry when a failed one is, pendingParallel how
-	// many are kept at once.
+	// pendingEvery is how often the server looks for threads that are due. pendingRetry is when a failed one
+	// is due again. pendingParallel is how many are saved at once.
 	pendingEvery    = 200 * time.Millisecond
 	pendingRetry    = 30 * time.Second
 	pendingParallel = 4
@@ -194,7 +194,7 @@ func (h *Threads) recall(ctx context.Context, t sandbox.Thread, text []byte) err
 	return h.o.Specs.Restore(ctx, t, *a.Kept)
 }
 
-// Save has the thread's files kept before a change of them is acknowledged, or notes that they are to be.
+// Save saves the thread's files before a change of them is acknowledged, or marks them as pending.
 func (h *Threads) Save(ctx context.Context, t sandbox.Thread, uid int) error {
 	if h.o.Snapshots == nil {
 		return nil
@@ -205,7 +205,7 @@ func (h *Threads) Save(ctx context.Context, t sandbox.Thread, uid int) error {
 	return h.saveNow(ctx, t, uid, false)
 }
 
-// SaveChanged is keepFiles for a thread whose folder was changed by this server.
+// SaveChanged is Save for a thread whose folder this server changed.
 func (h *Threads) SaveChanged(ctx context.Context, t sandbox.Thread) error {
 	if h.o.Snapshots == nil {
 		return nil
@@ -217,7 +217,8 @@ func (h *Threads) SaveChanged(ctx context.Context, t sandbox.Thread) error {
 	return h.Save(context.WithoutCancel(ctx), t, uid)
 }
 
-// saveNow has the thread's files kept; whole: also what is known of the thread, when no file has changed.
+// saveNow saves the thread's files. whole: it also saves what is known of the thread when no file has
+// changed.
 func (h *Threads) saveNow(ctx context.Context, t sandbox.Thread, uid int, whole bool) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
@@ -226,7 +227,7 @@ func (h *Threads) saveNow(ctx context.Context, t sandbox.Thread, uid int, whole 
 	})
 }
 
-// SaveLast keeps what a sandbox that is gone left behind.
+// SaveLast saves what a sandbox that is gone left behind.
 func (h *Threads) SaveLast(inst *instance.Instance) {
 	if h.o.Snapshots == nil || inst.UID == 0 {
 		return
@@ -243,13 +244,13 @@ func (h *Threads) SaveLast(inst *instance.Instance) {
 	}
 }
 
-// pendingSnapshots are those whose files are to be kept later.
+// pendingSnapshots are the threads whose files the server saves later.
 type pendingSnapshots struct {
 	mu  sync.Mutex
 	due map[sandbox.Thread]time.Time
 }
 
-// saveLater notes, also for the next process, that a thread's files are to be kept in a while.
+// saveLater notes, also for the next process, that a thread's files are to be saved in a while.
 func (h *Threads) saveLater(t sandbox.Thread, wait time.Duration) error {
 	h.pending.mu.Lock()
 	defer h.pending.mu.Unlock()
@@ -280,7 +281,7 @@ func (l *pendingSnapshots) take(now time.Time) []sandbox.Thread {
 	return all
 }
 
-// SavePending keeps threads when they are due, those first that a former process left.
+// SavePending saves threads when they are due. Threads that a former process left come first.
 func (h *Threads) SavePending() {
 	if h.o.Snapshots == nil {
 		return
@@ -299,14 +300,15 @@ func (h *Threads) SavePending() {
 	}
 }
 
-// SaveAllPending keeps what is not kept yet before the server stops, as far as ctx lets it. The next process does the rest.
+// SaveAllPending saves all pending threads before the server stops, as far as ctx lets it. The next process
+// does the rest.
 func (h *Threads) SaveAllPending(ctx context.Context) {
 	if h.o.Snapshots != nil && ctx.Err() == nil {
 		h.saveDue(ctx, time.Now().Add(2*saveTimeout))
 	}
 }
 
-// saveDue keeps the threads that are due at a time.
+// saveDue saves the threads that are due at a time.
 func (h *Threads) saveDue(ctx context.Context, now time.Time) {
 	var wg sync.WaitGroup
 	free := make(chan struct{}, pendingParallel)
@@ -320,7 +322,8 @@ func (h *Threads) saveDue(ctx context.Context, now time.Time) {
 	wg.Wait()
 }
 
-// AbandonSuperseded ends the sandbox of a thread that another server went on with: its files do not count any more.
+// AbandonSuperseded ends the sandbox of a thread that another server went on with: its files do not count
+// any more.
 func (h *Threads) AbandonSuperseded(t sandbox.Thread) {
 	if inst := h.o.Live.Find(t); inst != nil {
 		h.o.Retirements.Abandon(inst, "another server went on with the thread's files")

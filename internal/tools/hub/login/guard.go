@@ -116,8 +116,8 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// mayBePlain: secrets go over http only within this machine, or where the configuration allows it. They also
-// go so to the host of an MCP server that is itself reached so.
+// mayBePlain: secrets go over http within this machine, and where the configuration allows it. They also go
+// so to the host of an MCP server that is itself reached so, and nowhere else.
 func (g *guard) mayBePlain(u *url.URL) bool {
 	return u.Scheme == "http" && (g.allowPrivate || isLoopback(u.Hostname()) || g.target.Scheme == "http" && strings.EqualFold(u.Hostname(), g.target.Hostname()))
 }
