@@ -84,7 +84,7 @@ func (h *workspaceHook) claim(ctx context.Context, s *Start) (err error) {
 
 func (h *workspaceHook) adopt(ctx context.Context, s *Start) error {
 	t := s.Instance.Thread
-	if err := h.threads.NotOutrun(ctx, t); err != nil {
+	if err := h.threads.CheckSuperseded(ctx, t); err != nil {
 		return err
 	}
 	uid, err := workspace.UID(h.folders.Dir(t))

@@ -86,22 +86,23 @@ func (h *Threads) Restore(ctx context.Context, t sandbox.Thread, own bool) error
 	return h.o.Snapshots.Restore(ctx, t, h.o.Folders.Dir(t), own, func(x snapshot.Restored) error { return h.replace(ctx, t, x) })
 }
 
-// outrunTimeout bounds the question of notOutrun, which is asked of each sandbox that is adopted.
-const outrunTimeout = 5 * time.Second
+// supersededTimeout bounds CheckSuperseded, which runs for each sandbox that is adopted.
+const supersededTimeout = 5 * time.Second
 
-var errOutrun = errors.New("another server went on with its thread")
+var errSuperseded = errors.New("another server went on with its thread")
 
-// NotOutrun says whether a sandbox that still runs may be taken up: not when other files count by now. A store that does
-// not answer stops no caller, because nothing is kept of what does not follow from what is kept.
-func (h *Threads) NotOutrun(ctx context.Context, t sandbox.Thread) error {
+// CheckSuperseded returns an error when another server has gone on with the files of a sandbox that still runs,
+// which then must not be adopted. A store that does not answer stops no caller: a snapshot is accepted only if
+// its parent is the latest one.
+func (h *Threads) CheckSuperseded(ctx context.Context, t sandbox.Thread) error {
 	if h.o.Snapshots == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, outrunTimeout)
+	ctx, cancel := context.WithTimeout(ctx, supersededTimeout)
 	defer cancel()
-	err := h.o.Snapshots.Restore(ctx, t, h.o.Folders.Dir(t), true, func(snapshot.Restored) error { return errOutrun })
-	if errors.Is(err, errOutrun) {
-		return errOutrun
+	err := h.o.Snapshots.Restore(ctx, t, h.o.Folders.Dir(t), true, func(snapshot.Restored) error { return errSuperseded })
+	if errors.Is(err, errSuperseded) {
+		return errSuperseded
 	}
 	if err != nil {
 		h.o.Log.Warn("whether another server went on with a thread is unknown", "thread", t.String(), "error", err)
