@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -26,8 +25,6 @@ const (
 	pageSuffix = ".json"
 	lockSuffix = ".lock"
 	maxPage    = 4 << 10
-	// lockPause is how often a locked page is tried again.
-	lockPause = 3 * time.Millisecond
 )
 
 // OwnerRecord says which replica holds a thread. It is comparable.
@@ -130,45 +127,14 @@ type Page struct {
 // Lock waits until no other process has the page of a thread, or until ctx ends (Unavailable). The caller
 // closes the page soon: others wait for it.
 func (b *Book) Lock(ctx context.Context, t sandbox.Thread) (*Page, error) {
-	for {
-		f, err := b.tryLock(b.path(t, lockSuffix))
-		if err != nil {
-			return nil, sandbox.Wrap(sandbox.Internal, err, "the owner record of the thread cannot be opened")
-		}
-		if f != nil {
-			return &Page{book: b, t: t, lock: f}, nil
-		}
-		pause := time.NewTimer(lockPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "another server is busy with the thread; try again")
-		}
-	}
-}
-
-// tryLock returns nil when another process has the lock, or removed the file after it had it.
-func (b *Book) tryLock(path string) (*lockedfile.FileLock, error) {
-	lock, err := lockedfile.TryLock(path)
+	lock, err := lockedfile.WaitLock(ctx, b.path(t, lockSuffix))
 	if errors.Is(err, lockedfile.ErrBusy) {
-		return nil, nil
+		return nil, sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "another server is busy with the thread; try again")
 	}
 	if err != nil {
-		return nil, err
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the owner record of the thread cannot be opened")
 	}
-	locked, err := lock.Stat()
-	if err != nil {
-		return nil, errors.Join(err, lock.Unlock())
-	}
-	named, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(locked, named) {
-		return nil, lock.Unlock()
-	}
-	if err != nil {
-		return nil, errors.Join(err, lock.Unlock())
-	}
-	return lock, nil
+	return &Page{book: b, t: t, lock: lock}, nil
 }
 
 // Record returns what the page says; ok is false when it is empty.

@@ -26,9 +26,6 @@ func (l *FileLock) Unlock() error {
 	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
 }
 
-// Stat describes the locked file, which may have lost its name since.
-func (l *FileLock) Stat() (fs.FileInfo, error) { return l.file.Stat() }
-
 // TryLock locks a file for this process alone. It makes the file (0600) when there is none, and follows no link.
 // ErrBusy says that another process has the lock.
 func TryLock(path string) (*FileLock, error) { return tryFile(path, unix.LOCK_EX) }
@@ -38,11 +35,7 @@ func TryShare(path string) (*FileLock, error) { return tryFile(path, unix.LOCK_S
 
 // WaitLock is TryLock that waits for the other process, until ctx ends (ErrBusy).
 func WaitLock(ctx context.Context, path string) (*FileLock, error) {
-	f, err := openFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return wait(ctx, f)
+	return wait(ctx, func() (*FileLock, error) { return TryLock(path) })
 }
 
 // Lock waits for the lock of a file or folder that exists. ErrBusy when ctx ends before.
@@ -51,26 +44,43 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := wait(ctx, f)
+	l, err := wait(ctx, func() (*FileLock, error) { return &FileLock{f}, try(f, unix.LOCK_EX) })
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, f.Close())
 	}
 	return func() { _ = l.Unlock() }, nil
 }
 
-func openFile(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-}
-
 func tryFile(path string, how int) (*FileLock, error) {
-	f, err := openFile(path)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err := try(f, how); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &FileLock{f}, nil
+	l := &FileLock{f}
+	named, err := l.isNamed(path)
+	if err == nil && !named {
+		err = ErrBusy // the process that had it removed the file, and the next one makes another
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Unlock())
+	}
+	return l, nil
+}
+
+// isNamed reports whether path is still the locked file.
+func (l *FileLock) isNamed(path string) (bool, error) {
+	locked, err := l.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(locked, named), err
 }
 
 // try returns ErrBusy when another process has the lock.
@@ -86,20 +96,18 @@ func try(f *os.File, how int) error {
 	}
 }
 
-func wait(ctx context.Context, f *os.File) (*FileLock, error) {
+// wait attempts until an attempt ends otherwise than by ErrBusy, or ctx ends.
+func wait(ctx context.Context, attempt func() (*FileLock, error)) (*FileLock, error) {
 	for {
-		err := try(f, unix.LOCK_EX)
-		if err == nil {
-			return &FileLock{f}, nil
-		}
+		l, err := attempt()
 		if !errors.Is(err, ErrBusy) {
-			return nil, errors.Join(err, f.Close())
+			return l, err
 		}
 		pause := time.NewTimer(lockPause)
 		select {
 		case <-ctx.Done():
 			pause.Stop()
-			return nil, errors.Join(ErrBusy, f.Close())
+			return nil, ErrBusy
 		case <-pause.C:
 		}
 	}
