@@ -174,81 +174,71 @@ func goDuration(d time.Duration) string {
 }
 
 func tsConstants() string {
-	var b strings.Builder
-	b.WriteString("// " + clientConstantsMark + "\nimport type { ErrorCode } from \"./models.js\";\n")
-	for _, g := range clientConstantTable {
-		if !g.has("ts") {
-			continue
+	head := "// " + clientConstantsMark + "\nimport type { ErrorCode } from \"./models.js\";\n"
+	return head + statements("ts", "// ", " // ", func(words []string, value any) string {
+		name := words[0]
+		for _, w := range words[1:] {
+			name += strings.ToUpper(w[:1]) + w[1:]
 		}
-		b.WriteString("\n")
-		if g.is != "" {
-			b.WriteString("// " + g.is + "\n")
+		text := ""
+		switch v := value.(type) {
+		case time.Duration:
+			name += "Ms"
+			text = strconv.FormatInt(v.Milliseconds(), 10)
+		case int:
+			text = size(v)
+		case []int:
+			name += ": readonly number[]"
+			text = "[" + joined(v) + "]"
+		case map[int]sandbox.Kind:
+			name += ": Record<number, ErrorCode>"
+			for _, status := range statusesOf(v) {
+				text += fmt.Sprintf("  %d: %q,\n", status, v[status])
+			}
+			text = "{\n" + text + "}"
+		default:
+			text = fmt.Sprintf("%q", v)
 		}
-		for _, c := range g.of {
-			words := g.words(c)
-			name := words[0]
-			for _, w := range words[1:] {
-				name += strings.ToUpper(w[:1]) + w[1:]
-			}
-			value := ""
-			switch v := c.plain().(type) {
-			case time.Duration:
-				name += "Ms"
-				value = strconv.FormatInt(v.Milliseconds(), 10)
-			case int:
-				value = size(v)
-			case []int:
-				name += ": readonly number[]"
-				value = "[" + joined(v) + "]"
-			case map[int]sandbox.Kind:
-				name += ": Record<number, ErrorCode>"
-				for _, status := range statusesOf(v) {
-					value += fmt.Sprintf("  %d: %q,\n", status, v[status])
-				}
-				value = "{\n" + value + "}"
-			default:
-				value = fmt.Sprintf("%q", v)
-			}
-			b.WriteString("export const " + name + " = " + value + ";")
-			if c.note != "" {
-				b.WriteString(" // " + c.note)
-			}
-			b.WriteString("\n")
-		}
-	}
-	return b.String()
+		return "export const " + name + " = " + text + ";"
+	})
 }
 
 func pyConstants() string {
+	return "# " + clientConstantsMark + "\n" + statements("py", "# ", "  # ", func(words []string, value any) string {
+		name := strings.ToUpper(strings.Join(words, "_"))
+		text := ""
+		switch v := value.(type) {
+		case time.Duration:
+			name += "_S"
+			if text = strconv.FormatFloat(v.Seconds(), 'f', -1, 64); !strings.Contains(text, ".") {
+				text += ".0"
+			}
+		case int:
+			text = size(v)
+		case []int:
+			text = "(" + joined(v) + ")"
+		default:
+			text = fmt.Sprintf("%q", v)
+		}
+		return name + " = " + text
+	})
+}
+
+// statements are the groups of a client: the comment of each, and a statement with its note for each constant.
+func statements(client, comment, note string, statement func(words []string, value any) string) string {
 	var b strings.Builder
-	b.WriteString("# " + clientConstantsMark + "\n")
 	for _, g := range clientConstantTable {
-		if !g.has("py") {
+		if !g.has(client) {
 			continue
 		}
 		b.WriteString("\n")
 		if g.is != "" {
-			b.WriteString("# " + g.is + "\n")
+			b.WriteString(comment + g.is + "\n")
 		}
 		for _, c := range g.of {
-			name := strings.ToUpper(strings.Join(g.words(c), "_"))
-			value := ""
-			switch v := c.plain().(type) {
-			case time.Duration:
-				name += "_S"
-				if value = strconv.FormatFloat(v.Seconds(), 'f', -1, 64); !strings.Contains(value, ".") {
-					value += ".0"
-				}
-			case int:
-				value = size(v)
-			case []int:
-				value = "(" + joined(v) + ")"
-			default:
-				value = fmt.Sprintf("%q", v)
-			}
-			b.WriteString(name + " = " + value)
+			b.WriteString(statement(g.words(c), c.plain()))
 			if c.note != "" {
-				b.WriteString("  # " + c.note)
+				b.WriteString(note + c.note)
 			}
 			b.WriteString("\n")
 		}
