@@ -192,7 +192,7 @@ show_rest cluster
 # -count=1: go does not see that a test asks for this variable, and would show the result of the other run.
 rest copies ./internal/orchestrator "" env SKERRY_TEST_REMOTE=1 go test -race -count=1 -parallel 8 -timeout 15m ./internal/orchestrator
 show_rest copies
-# Containers and clocks: after the tests that keep both cores busy, and one package at a time, because
+# Containers and clocks: after the tests that keep both cores busy, and two packages at a time, because
 # the suite of the drivers wants an end to be told within a second. The others have time.
 # shellcheck disable=SC2046 # names of packages have no spaces
 tier drivers go test -race -p 2 -timeout 30m $(of "$drivers")

@@ -219,9 +219,6 @@ type registries struct {
 	Specs       *savedspec.Specs
 }
 
-// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
-const inspectTimeout = 2 * time.Second
-
 // New adopts what a former server of the same data folder left running, and removes what it cannot adopt. It
 // ends the execs that the former server left open, and starts to watch.
 func New(ctx context.Context, o Options) (*Orchestrator, error) {

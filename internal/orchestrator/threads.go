@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
@@ -191,13 +192,16 @@ func (u *Threads) lives(rec store.SandboxRecord) bool {
 	return rec.Replica != u.peers.ID() && u.peers.Alive(rec.Replica)
 }
 
+// interpretersTimeout bounds the question which interpreters wait, which stands before the answer to a caller.
+const interpretersTimeout = 2 * time.Second
+
 // interpreters asks a sandbox of this server which of them wait. A sandbox that does not answer at once is not asked again.
 func (u *Threads) interpreters(ctx context.Context, t sandbox.Thread) []sandbox.WaitingInterpreter {
 	inst := u.live.Find(t)
 	if inst == nil || !inst.IsReady() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, interpretersTimeout)
 	defer cancel()
 	st, err := inst.Conn.Client.Status(ctx)
 	if err != nil {
