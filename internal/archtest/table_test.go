@@ -129,7 +129,7 @@ var table = []row{
 	{"internal/tools/servers", "sandbox driver tools/egress platform/ownedsocket", "it starts sandboxes by their contract"},
 	{"internal/tools/call", "audit limits observe/metrics platform/redact policy sandbox store", "the one way of a tool call; threads and the hub are behind interfaces that it declares"},
 	{"internal/tools/wrappers", "instance sandbox tools/codeapi", "it writes folders of instances; the hub is behind an interface that it declares"},
-	{"internal/tools/codeapi/typescript", "sandbox tools/codeapi", "a text becomes another text"},
+	{"internal/tools/codeapi/typescript", "sandbox tools/codeapi platform/subprocess", "a text becomes another text"},
 
 	{"internal/policy", "sandbox platform/editdistance platform/lockedfile platform/every", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
 
@@ -140,8 +140,8 @@ var table = []row{
 	{"internal/skills", "sandbox platform/lockedfile platform/rename", "skills are files and a vocabulary; who switches them on comes in as a function"},
 	{"internal/skills/archive", "platform/hostiletar sandbox", "an archive is bytes and names, whatever is in it"},
 	{"internal/skills/install", "sandbox audit skills skills/archive skills/lint skills/scan", "a use case: it puts what a user sends through all checks, into a library that it declares"},
-	{"internal/skills/lint", "sandbox skills skills/archive skills/scan", "it puts all checks of a skill together"},
-	{"internal/skills/runnable", "sandbox skills", "what a skill needs is in its files; it probes through an interface that it declares"},
+	{"internal/skills/lint", "sandbox skills skills/archive skills/scan platform/subprocess", "it puts all checks of a skill together"},
+	{"internal/skills/runnable", "sandbox skills platform/subprocess", "what a skill needs is in its files; it probes through an interface that it declares"},
 	{"internal/skills/scan", "sandbox", "a scan reads text and knows no skill"},
 	{"internal/skills/source", "platform/lockedfile sandbox skills skills/archive", "sources become archives; who installs them is another's business"},
 	{"internal/skills/mounted", "audit instance platform/deadline sandbox skills store tools/search", "what sandboxes show of skills; sandboxes are behind an interface that it declares"},
@@ -194,6 +194,7 @@ var table = []row{
 	{"internal/platform/rename/refused", "", "it filters system calls for tests"},
 	{"internal/platform/s3", "sandbox tools/egress", "it reads and stores objects, whatever is in them"},
 	{"internal/platform/s3/s3test", "", "it starts a server for tests"},
+	{"internal/platform/subprocess", "", "it runs functions, whatever they read"},
 	{"internal/platform/tlsfiles", "platform/every", "it stands below everything that serves"},
 	{"internal/platform/webhook", "", "it signs bytes, whatever they say"},
 

@@ -32,7 +32,7 @@ func anyOf(languages []string) string {
 
 // prepareCode makes sure that the template can run the language, turning TypeScript into JavaScript
 // where its runtime cannot read types.
-func prepareCode(inst *instance.Instance, code *sandboxv1.Code) error {
+func prepareCode(ctx context.Context, inst *instance.Instance, code *sandboxv1.Code) error {
 	known := inst.Conn.Runtimes()
 	switch lang := code.GetLanguage(); {
 	case slices.Contains(known, lang):
@@ -41,7 +41,7 @@ func prepareCode(inst *instance.Instance, code *sandboxv1.Code) error {
 		inst.Tools.Mu.Lock()
 		set := inst.Tools.Set
 		inst.Tools.Mu.Unlock()
-		text, err := typescript.StripTypes(code.GetText(), set)
+		text, err := typescript.StripTypes(ctx, code.GetText(), set)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (x *Warmer) Warm(inst *instance.Instance, env map[string]string) {
 	for language, waits := range inst.Template.Interpreters {
 		c := &sandboxv1.Code{Language: language}
 		asTemplate(c, inst.Template)
-		if waits.Warm > 0 && prepareCode(inst, c) == nil {
+		if waits.Warm > 0 && prepareCode(x.ctx, inst, c) == nil {
 			c.Text = ""
 			code = append(code, c)
 		}

@@ -190,7 +190,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	if e.Spec.Action == audit.ActionCode && e.Context == nil {
 		asTemplate(req.Code, inst.Template)
 		req.Code.OwnEnv = len(env.own)+len(named) > 0 // it may hold a secret, which nothing that waits is to keep
-		if err := prepareCode(inst, req.Code); err != nil {
+		if err := prepareCode(ctx, inst, req.Code); err != nil {
 			return "", err
 		}
 	}

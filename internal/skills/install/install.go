@@ -206,7 +206,7 @@ func (i *Installer) check(ctx context.Context, staged *archive.Staged, req sandb
 		return done, refuse("cannot be loaded", findings, err)
 	}
 	if i.o.StrictFrontmatter {
-		if findings, err = lint.Manifest(os.DirFS(staged.Dir), done.Name); err != nil {
+		if findings, err = lintStaged(ctx, staged, done.Name); err != nil {
 			return done, err
 		}
 		if scan.Refuses(findings) {
@@ -229,6 +229,15 @@ func (i *Installer) check(ctx context.Context, staged *archive.Staged, req sandb
 		return done, sandbox.Errorf(sandbox.Conflict, "skill %q is another one: its digest is %s, and %.100s was asked for", done.Name, done.Digest, req.Digest)
 	}
 	return done, nil
+}
+
+func lintStaged(ctx context.Context, staged *archive.Staged, name string) ([]sandbox.Finding, error) {
+	root, err := os.OpenRoot(staged.Dir)
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the skill cannot be read")
+	}
+	defer root.Close() //nolint:errcheck // only read
+	return lint.Apart(ctx, root, name)
 }
 
 // refuse names the findings that are to blame.

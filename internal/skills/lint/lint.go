@@ -21,6 +21,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/text"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/subprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
@@ -55,7 +56,7 @@ func Folder(ctx context.Context, dir, name string) ([]sandbox.Finding, error) {
 		return nil, sandbox.Wrap(sandbox.NotFound, err, "there is no folder of that name")
 	}
 	defer root.Close()
-	found, err := Manifest(root.FS(), name)
+	found, err := Apart(ctx, root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +77,33 @@ func Folder(ctx context.Context, dir, name string) ([]sandbox.Finding, error) {
 		return nil, err
 	}
 	return found, nil
+}
+
+// apart is Manifest of a folder, in a process of its own: the Markdown of a stranger can keep its parser busy for hours.
+var apart = subprocess.New("lint", func(name string) ([]sandbox.Finding, error) {
+	root, err := os.OpenRoot(subprocess.FileOf(0))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() //nolint:errcheck // only read
+	return Manifest(root.FS(), name)
+})
+
+// Apart is Manifest of a skill that may be hostile. The error is Invalid when the skill takes too long to check.
+func Apart(ctx context.Context, root *os.Root, name string) ([]sandbox.Finding, error) {
+	if _, err := root.Stat(manifest); err != nil {
+		return nil, sandbox.Wrap(sandbox.NotFound, err, "the folder has no %s", manifest)
+	}
+	folder, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close() //nolint:errcheck // only read
+	found, err := apart.Call(ctx, name, folder)
+	if errors.Is(err, subprocess.ErrTooMuch) {
+		return nil, sandbox.Errorf(sandbox.Invalid, "%s takes too long, or too much memory, to check: nest less in it", manifest)
+	}
+	return found, err
 }
 
 // Manifest checks SKILL.md and what it speaks of. Files of fsys are only looked at.

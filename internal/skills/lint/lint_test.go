@@ -111,6 +111,24 @@ func TestRealSkills(t *testing.T) {
 	}
 }
 
+// TestNoTextKeepsTheServerBusy: a parser of Markdown looks at every level again for each that is nested in it.
+func TestNoTextKeepsTheServerBusy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := head("") + strings.Repeat("> ", 1<<19-200)
+	if err := os.WriteFile(filepath.Join(dir, manifest), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close() //nolint:errcheck // only read
+	if _, err := Apart(t.Context(), root, "pdf"); !errors.Is(err, sandbox.Invalid) || !strings.Contains(err.Error(), "nest less") {
+		t.Errorf("%v", err)
+	}
+}
+
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(head("") + "see [x](../a) `scripts/x.py` ![](y%zz)\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

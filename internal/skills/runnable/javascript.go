@@ -25,8 +25,8 @@ func (p place) javascript(text string) {
 	if p.line == 0 {
 		p.line = 1
 	}
-	if len(text) > maxParsed || nesting(text) > maxNesting {
-		p.doubt("is larger, or nested deeper, than JavaScript that is read")
+	if len(text) > maxParsed {
+		p.doubt("is larger than JavaScript that is read")
 		return
 	}
 	online := jsGoes.MatchString(text)
@@ -52,23 +52,6 @@ func (p place) javascript(text string) {
 	} else if online {
 		p.network(text, "", "")
 	}
-}
-
-// maxNesting bounds brackets that are open at once: a parser goes one call deeper for each.
-const maxNesting = 500
-
-func nesting(text string) int {
-	depth, deepest := 0, 0
-	for i := range len(text) {
-		switch text[i] {
-		case '(', '[', '{':
-			depth++
-			deepest = max(deepest, depth)
-		case ')', ']', '}':
-			depth = max(depth-1, 0)
-		}
-	}
-	return deepest
 }
 
 // importsOf lists what a program imports or requires by constant names. ok: it could be read.

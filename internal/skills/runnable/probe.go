@@ -82,7 +82,7 @@ func (p *Prober) Close() {
 // opens its folder, when they were not read before. A skill that cannot be read, and a template that was not
 // probed yet, or cannot be, is "unknown" with the reason.
 func (p *Prober) Of(ctx context.Context, template, digest string, open func() (*os.Root, error)) sandbox.Runnable {
-	needs, err := p.needsOf(digest, open)
+	needs, err := p.needsOf(ctx, digest, open)
 	if err != nil {
 		return unknown("the skill cannot be read")
 	}
@@ -104,7 +104,7 @@ func unknown(why string) sandbox.Runnable {
 	return sandbox.Runnable{Template: sandbox.RunnableUnknown, Missing: []string{}, Unsure: []string{why}}
 }
 
-func (p *Prober) needsOf(digest string, open func() (*os.Root, error)) (Needs, error) {
+func (p *Prober) needsOf(ctx context.Context, digest string, open func() (*os.Root, error)) (Needs, error) {
 	p.mu.Lock()
 	n, ok := p.needs[digest]
 	p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *Prober) needsOf(digest string, open func() (*os.Root, error)) (Needs, e
 		return n, err
 	}
 	defer root.Close() //nolint:errcheck // only read
-	if n, err = Read(root.FS()); err != nil {
+	if n, err = readApart(ctx, root); err != nil {
 		p.log.Warn("needs of a skill not read", "digest", digest, "error", err)
 		return n, err
 	}

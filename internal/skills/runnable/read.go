@@ -2,14 +2,17 @@ package runnable
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/subprocess"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
@@ -25,6 +28,31 @@ const (
 
 // notRead are folders that hold nothing that the skill runs.
 var notRead = map[string]bool{"node_modules": true, ".git": true, "__pycache__": true, "evals": true, "tests": true, ".venv": true}
+
+// needsOf reads the folder that it is given, in a process of its own: the parsers of shell and JavaScript call themselves
+// for every bracket, and take their time for what is nested.
+var needsOf = subprocess.New("needs", func(struct{}) (Needs, error) {
+	root, err := os.OpenRoot(subprocess.FileOf(0))
+	if err != nil {
+		return Needs{}, err
+	}
+	defer root.Close() //nolint:errcheck // only read
+	return Read(root.FS())
+})
+
+// readApart is Read of a skill that may be hostile. One that is too much to read is a doubt.
+func readApart(ctx context.Context, root *os.Root) (Needs, error) {
+	folder, err := root.Open(".")
+	if err != nil {
+		return Needs{}, err
+	}
+	defer folder.Close() //nolint:errcheck // only read
+	n, err := needsOf.Call(ctx, struct{}{}, folder)
+	if errors.Is(err, subprocess.ErrTooMuch) {
+		return Needs{Doubts: []Doubt{{File: ".", Why: "takes too long, or too much memory, to be read"}}}, nil
+	}
+	return n, err
+}
 
 // Read finds what the skill in files needs. An error is one of reading, or fs.ErrNotExist without a SKILL.md.
 func Read(files fs.FS) (Needs, error) {
