@@ -23,7 +23,7 @@ func (b *builder) openDriver(ctx context.Context) (driver.Driver, error) {
 		return b.closing(openKubernetes(ctx, b.cfg, b.log))
 	}
 	if b.cfg.Driver != "oci" {
-		d, err := docker.New(docker.Options{Host: "unix://" + b.cfg.Docker.Address, Root: filepath.Join(b.cfg.Data, "docker"), Log: b.log})
+		d, err := docker.New(docker.Options{Host: "unix://" + b.cfg.Docker.Address, Root: filepath.Join(b.cfg.Data, "docker"), CgroupParent: b.cfg.CgroupParent, Log: b.log})
 		if err == nil {
 			if _, err = d.Capabilities(ctx); err == nil {
 				return b.closing(d, nil)
@@ -35,7 +35,7 @@ func (b *builder) openDriver(ctx context.Context) (driver.Driver, error) {
 		}
 		b.log.Info("no Docker daemon answers; using the oci driver")
 	}
-	d, err := oci.New(oci.Options{Root: filepath.Join(b.cfg.Data, "oci"), Log: b.log})
+	d, err := oci.New(oci.Options{Root: filepath.Join(b.cfg.Data, "oci"), CgroupParent: b.cfg.CgroupParent, Log: b.log})
 	if err != nil {
 		return nil, fmt.Errorf("driver oci: %w", err)
 	}
@@ -54,7 +54,7 @@ func (b *builder) closing(d driver.Driver, err error) (driver.Driver, error) {
 func openContainerd(ctx context.Context, cfg config.Config, log *slog.Logger) (driver.Driver, error) {
 	d, err := containerd.New(containerd.Options{
 		Address: cfg.Containerd.Address, Namespace: cfg.Containerd.Namespace, Pull: cfg.Containerd.Pull,
-		Root: filepath.Join(cfg.Data, "containerd"), Log: log,
+		Root: filepath.Join(cfg.Data, "containerd"), CgroupParent: cfg.CgroupParent, Log: log,
 	})
 	if err != nil {
 		return nil, err // says which driver

@@ -30,15 +30,8 @@ type Config struct {
 	// TLS serves the API by https.
 	TLS TLS `yaml:"tls"`
 	// Data is the folder of everything that is kept.
-	Data string `yaml:"data"`
-	// Driver starts the sandboxes: auto, docker, oci, containerd or kubernetes.
-	Driver string `yaml:"driver"`
-	// Docker is for the driver docker.
-	Docker Docker `yaml:"docker"`
-	// Containerd is for the driver containerd.
-	Containerd Containerd `yaml:"containerd"`
-	// Kubernetes is for the driver kubernetes.
-	Kubernetes Kubernetes `yaml:"kubernetes"`
+	Data    string `yaml:"data"`
+	Drivers `yaml:",inline"`
 	// Redis is redis://…; empty means state in this process, with a journal under Data.
 	Redis string `yaml:"redis"`
 	// PeerListen is the ip:port where the other servers of the data folder reach this one by TLS; empty: all of them
@@ -160,6 +153,18 @@ type Authority struct {
 	Key  string `yaml:"key"`
 }
 
+// Drivers says what starts sandboxes.
+type Drivers struct {
+	// Driver is auto, docker, oci, containerd or kubernetes.
+	Driver string `yaml:"driver"`
+	// CgroupParent is the cgroup below which those of sandboxes are; empty: beside the host's services.
+	CgroupParent string `yaml:"cgroup_parent"`
+	// Docker, Containerd and Kubernetes are for the drivers of these names.
+	Docker     Docker     `yaml:"docker"`
+	Containerd Containerd `yaml:"containerd"`
+	Kubernetes Kubernetes `yaml:"kubernetes"`
+}
+
 // Docker says where the engine is.
 type Docker struct {
 	Address string `yaml:"address"` // absolute path of its unix socket, on this host
@@ -178,10 +183,13 @@ type Containerd struct {
 // Default is the configuration when nothing is configured.
 func Default() Config {
 	return Config{
-		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto", OperatorTenant: "default",
-		Docker:          Docker{Address: "/var/run/docker.sock"},
-		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
-		Kubernetes:      defaultKubernetes(),
+		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Auth: "auto", OperatorTenant: "default",
+		Drivers: Drivers{
+			Driver:     "auto",
+			Docker:     Docker{Address: "/var/run/docker.sock"},
+			Containerd: Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
+			Kubernetes: defaultKubernetes(),
+		},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		Approvals:  Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
 		Workspaces: Workspaces{Mode: "sync", Delay: 5 * time.Second},

@@ -164,7 +164,7 @@ func (d creation) newContainer(ctx context.Context, rt *ociRuntime, userNamespac
 		Runtime:   rt.Runtime,
 		Rootfs:    "rootfs",
 		EtcMounts: ociconfig.EtcMounts(hardening.NewEtcFiles(spec, nil, nil), d.etc(spec.ID)),
-		Cgroup:    cgroupPath(spec.ID),
+		Cgroup:    d.cgroups.Of(string(spec.ID)),
 		Binding:   rt.Binding(ctx),
 		Seccomp:   seccomp,
 

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/cgroup"
 	engineevents "github.com/skerry-sandbox/skerry/internal/driver/engine/events"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
@@ -58,6 +59,8 @@ type Options struct {
 	// Probe is a static program that runs runtimeprobe.Main when its first argument is
 	// runtimeprobe.Arg. "" = this program itself, which then must be static.
 	Probe string
+	// CgroupParent is the cgroup below which those of sandboxes are; "": the root.
+	CgroupParent string
 	// Log is told of what does not reach a caller. Nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -66,6 +69,7 @@ type Options struct {
 type Driver struct {
 	engine    *client.Client
 	namespace string
+	cgroups   cgroup.Parent
 	root      string
 	probe     string
 	log       *slog.Logger
@@ -103,15 +107,18 @@ func New(opts Options) (*Driver, error) {
 	if len(opts.Namespace) > maxNamespace || !namespacePattern.MatchString(opts.Namespace) {
 		return nil, fmt.Errorf("containerd driver: namespace %.80q: use letters and digits, and . _ - between them", opts.Namespace)
 	}
+	if err := cgroup.CheckParent(opts.CgroupParent); err != nil {
+		return nil, fmt.Errorf("containerd driver: %w", err)
+	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Driver{
-		namespace: opts.Namespace,
-		root:      filepath.Clean(opts.Root),
-		probe:     opts.Probe,
-		log:       opts.Log,
-		answers:   runtimeprobe.NewAnswers(),
+		namespace: opts.Namespace, cgroups: cgroup.Parent(opts.CgroupParent),
+		root:    filepath.Clean(opts.Root),
+		probe:   opts.Probe,
+		log:     opts.Log,
+		answers: runtimeprobe.NewAnswers(),
 	}
 	for dir, mode := range map[string]os.FileMode{d.root: 0o711, d.etcRoot(): 0o711, d.root + "/probe": 0o700, d.rootfsRoot(): 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
@@ -171,10 +178,6 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		return problem, without, err
 	})
 }
-
-// cgroupPath is the sandbox's cgroup in every hierarchy: beside the host's services, so that its weight counts
-// among them, too.
-func cgroupPath(id sandbox.ID) string { return "/" + string(id) }
 
 func (d *Driver) etcRoot() string { return d.root + "/etc" }
 

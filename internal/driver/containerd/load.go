@@ -14,7 +14,7 @@ func (d *Driver) Weigh(ctx context.Context, id sandbox.ID, weight driver.Weight)
 	if err := hardening.CheckID(id); err != nil {
 		return err
 	}
-	return d.unseen(ctx, id, cgroup.SetWeight(cgroupPath(id), int(weight)))
+	return d.unseen(ctx, id, cgroup.SetWeight(d.cgroups.Of(string(id)), int(weight)))
 }
 
 // Load implements driver.Meter.
@@ -22,7 +22,7 @@ func (d *Driver) Load(ctx context.Context, id sandbox.ID) (driver.Load, error) {
 	if err := hardening.CheckID(id); err != nil {
 		return driver.Load{}, err
 	}
-	cpu, refused, err := cgroup.Usage(cgroupPath(id))
+	cpu, refused, err := cgroup.Usage(d.cgroups.Of(string(id)))
 	return driver.Load{CPU: cpu, Refused: refused}, d.unseen(ctx, id, err)
 }
 

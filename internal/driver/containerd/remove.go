@@ -57,7 +57,7 @@ func (d removal) remove(ctx context.Context, id sandbox.ID) error {
 	if err := d.removeTask(ctx, id); err != nil {
 		return engineError(err, "the sandbox was not removed")
 	}
-	if err := cgroup.Remove(ctx, cgroupPath(id)); err != nil {
+	if err := cgroup.Remove(ctx, d.cgroups.Of(string(id))); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left a control group")
 	}
 	if err := d.unmountRootfs(id); err != nil {

@@ -32,7 +32,7 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	if err != nil {
 		return sandbox.Instance{}, engineError(err, "containerd does not tell the sandbox's state")
 	}
-	return instance(*c, t), nil
+	return instance(*c, t, d.cgroups), nil
 }
 
 // container returns the container of a sandbox's name, or nil.
@@ -63,7 +63,7 @@ func (d *Driver) task(ctx context.Context, id sandbox.ID) (*task.Process, error)
 func isMine(c containers.Container) bool { return c.Labels[labelMine] != "" }
 
 // instance joins a container's record with its task, nil when there is none.
-func instance(c containers.Container, t *task.Process) sandbox.Instance {
+func instance(c containers.Container, t *task.Process, cgroups cgroup.Parent) sandbox.Instance {
 	out := sandbox.Instance{ID: sandbox.ID(c.ID), State: sandbox.Lost, ExitCode: UnknownExitCode, CreatedAt: c.CreatedAt.UTC()}
 	// Without a record that can be read it is shown without labels, and so belongs to no server.
 	if rec, ok := recordOf(c); ok {
@@ -84,7 +84,7 @@ func instance(c containers.Container, t *task.Process) sandbox.Instance {
 		out.State = sandbox.Starting
 	case status == task.Status_STOPPED:
 		out.ExitCode = int(t.ExitStatus)
-		out.OOMKilled = endedByOOM(out.ID, t.ExitStatus)
+		out.OOMKilled = endedByOOM(cgroups.Of(string(out.ID)), t.ExitStatus)
 	}
 	if out.State != sandbox.Lost {
 		out.ExitCode = 0
@@ -100,8 +100,8 @@ const (
 
 // endedByOOM reports whether lack of memory ended a sandbox: its kernel's count alone does not tell, as
 // an exec may have run out of memory long before. The cgroup is there until the task is deleted.
-func endedByOOM(id sandbox.ID, exitStatus uint32) bool {
-	return exitStatus >= endedBySignal && exitStatus <= endedByKill && cgroup.OOMKilled(cgroupPath(id))
+func endedByOOM(group string, exitStatus uint32) bool {
+	return exitStatus >= endedBySignal && exitStatus <= endedByKill && cgroup.OOMKilled(group)
 }
 
 // List implements driver.Driver.
@@ -125,7 +125,7 @@ func (d *Driver) List(ctx context.Context, labels map[string]string) ([]sandbox.
 		if hardening.CheckID(sandbox.ID(c.ID)) != nil {
 			continue
 		}
-		if i := instance(c, byID[c.ID]); driver.HasLabels(i.Labels, labels) {
+		if i := instance(c, byID[c.ID], d.cgroups); driver.HasLabels(i.Labels, labels) {
 			out = append(out, i)
 		}
 	}

@@ -127,7 +127,7 @@ func (w *watch) handle(ctx context.Context, e *events.Envelope) {
 		// Others end, too: what an operator ran in the container by hand.
 		if id := sandbox.ID(exit.ContainerID); exit.ID == exit.ContainerID {
 			killed := exit.ExitStatus >= endedBySignal && exit.ExitStatus <= endedByKill
-			w.ends.Report(ctx, id, killed && w.ends.WasOutOfMemory(id) || endedByOOM(id, exit.ExitStatus))
+			w.ends.Report(ctx, id, killed && w.ends.WasOutOfMemory(id) || endedByOOM(w.d.cgroups.Of(string(id)), exit.ExitStatus))
 		}
 	case topicUpdated:
 		var updated apievents.ContainerUpdate

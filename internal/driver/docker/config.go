@@ -38,6 +38,7 @@ func containerOptions(spec sandbox.Spec, rt engineRuntime, seccomp, etc string) 
 		},
 		HostConfig: &container.HostConfig{
 			Runtime:        rt.engineName,
+			OomScoreAdj:    hardening.OOMScore,
 			CapDrop:        []string{"ALL"},
 			SecurityOpt:    []string{"no-new-privileges:true", "seccomp=" + seccomp},
 			ReadonlyRootfs: true,

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/moby/moby/client/pkg/versions"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
@@ -38,25 +41,28 @@ type Options struct {
 	// Probe is a static program that runs runtimeprobe.Main when its first argument is
 	// runtimeprobe.Arg. "" = this program itself, which then must be static.
 	Probe string
+	// CgroupParent is the cgroup below which those of sandboxes are; "": see rootCgroup.
+	CgroupParent string
 	// Log is told of what does not reach a caller. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
 // Driver implements driver.Driver, driver.Pauser, driver.Weigher and driver.Meter.
 type Driver struct {
-	engine *client.Client
-	root   string
-	probe  string
-	log    *slog.Logger
-	locks  idlock.Locks
-	groups sync.Map // engineGroup by sandbox.ID, of sandboxes that a caller asked about
+	engine       *client.Client
+	root         string
+	cgroupParent string
+	probe        string
+	log          *slog.Logger
+	locks        idlock.Locks
+	groups       sync.Map // engineGroup by sandbox.ID, of sandboxes that a caller asked about
 
 	answers     *runtimeprobe.Answers
 	sweepProbes sync.Once
 
 	mu     sync.Mutex
 	names  map[string]string // the engine's names of runtimes, by ours; nil before the first question
-	parent string            // cgroupParent, or "" where the engine takes none; known when names is
+	parent string            // what a container names; "" where the engine takes none; known when names is
 
 	closing context.Context    // ends with Close
 	close   context.CancelFunc // ends closing
@@ -78,6 +84,9 @@ func New(opts Options) (*Driver, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if err := cgroup.CheckParent(opts.CgroupParent); err != nil {
+		return nil, fmt.Errorf("docker driver: %w", err)
+	}
 	var options []client.Opt
 	if opts.Host != "" {
 		options = append(options, client.WithHost(opts.Host))
@@ -87,11 +96,12 @@ func New(opts Options) (*Driver, error) {
 		return nil, fmt.Errorf("docker driver: %w", err)
 	}
 	d := &Driver{
-		engine:  engine,
-		root:    filepath.Clean(opts.Root),
-		probe:   opts.Probe,
-		log:     opts.Log,
-		answers: runtimeprobe.NewAnswers(),
+		engine:       engine,
+		root:         filepath.Clean(opts.Root),
+		cgroupParent: opts.CgroupParent,
+		probe:        opts.Probe,
+		log:          opts.Log,
+		answers:      runtimeprobe.NewAnswers(),
 	}
 	for dir, mode := range map[string]os.FileMode{d.root: 0o711, d.etcRoot(): 0o711, d.root + "/probe": 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
@@ -141,8 +151,13 @@ func (d *Driver) ask(ctx context.Context) (names map[string]string, parent strin
 	if err != nil {
 		return nil, "", engineError(err, "the container engine does not tell its runtimes")
 	}
-	if info.Info.CgroupDriver == "cgroupfs" {
-		parent = cgroupParent
+	parent = d.cgroupParent
+	switch made := info.Info.CgroupDriver; {
+	case made == "cgroupfs":
+		parent = path.Join(rootCgroup, parent)
+	case parent != "" && (!strings.HasSuffix(parent, ".slice") || strings.Contains(parent, "/")):
+		return nil, "", sandbox.Errorf(sandbox.NotSupported,
+			"cgroup_parent %q: systemd makes the cgroups of this container engine; want the name of a slice, such as skerry.slice", parent)
 	}
 	return namesOf(info.Info.Runtimes), parent, nil
 }

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"path"
+	"strings"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -13,12 +14,12 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// cgroupParent is the cgroup under which each sandbox gets its own. It is beside the host's services, so
+// rootCgroup is the cgroup under which each sandbox gets its own. It is beside the host's services, so
 // that the weight of one sandbox counts among them, too. An engine that makes cgroups itself puts containers
 // in one group by default. There the weight would count among the containers alone, and the group would
 // weigh as much as before. An engine that has systemd make them takes slices only, and puts containers
 // beside the services by itself.
-const cgroupParent = "/"
+const rootCgroup = "/"
 
 // engineGroup is where the engine puts a container: "" when this process does not see it, as a server in a
 // container whose namespace of cgroups is not the host's.
@@ -29,16 +30,29 @@ type engineGroup struct {
 
 // groupOf finds the cgroup of a container, by both ways in which engines name them.
 func groupOf(c *container.InspectResponse) engineGroup {
-	parent := "/docker"
+	parent, slice := "/docker", "/system.slice"
 	if c.HostConfig != nil && c.HostConfig.CgroupParent != "" {
 		parent = c.HostConfig.CgroupParent
+		slice = slicePath(parent)
 	}
-	for _, g := range []engineGroup{{path: path.Join(parent, c.ID)}, {"/system.slice/docker-" + c.ID + ".scope", true}} {
+	for _, g := range []engineGroup{{path: path.Join("/", parent, c.ID)}, {path.Join(slice, "docker-"+c.ID+".scope"), true}} {
 		if cgroup.Exists(g.path) {
 			return g
 		}
 	}
 	return engineGroup{}
+}
+
+// slicePath is where systemd puts a slice: a-b.slice is in a.slice.
+func slicePath(slice string) string {
+	name := strings.TrimSuffix(path.Base(slice), ".slice")
+	dir := "/"
+	for i := range len(name) {
+		if name[i] == '-' {
+			dir = path.Join(dir, name[:i]+".slice")
+		}
+	}
+	return path.Join(dir, name+".slice")
 }
 
 // group returns the cgroup of a sandbox. Only the first question is the engine's. NotFound: there is no such sandbox.

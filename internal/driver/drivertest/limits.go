@@ -13,6 +13,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -196,6 +197,10 @@ func (s *suite) limitCgroup(t *testing.T) {
 		if err != nil || strings.TrimSpace(string(data)) != c.want {
 			t.Errorf("%s is %q (%v), want %s", c.file, data, err, c.want)
 		}
+	}
+	score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err != nil || strings.TrimSpace(string(score)) != strconv.Itoa(hardening.OOMScore) {
+		t.Errorf("oom_score_adj is %q (%v), want %d: the host would end the server first", score, err, hardening.OOMScore)
 	}
 	if !ownKernel(t, r) {
 		// The sandbox sees its own cgroup, as its root: sandboxd reads there whether memory ran out.

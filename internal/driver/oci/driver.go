@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path"
 	"path/filepath"
-	"regexp"
 	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
@@ -43,14 +42,14 @@ type Options struct {
 
 // Driver implements driver.Driver, driver.Pauser, driver.Weigher and driver.Meter.
 type Driver struct {
-	root         string
-	cgroupParent string
-	probe        string
-	log          *slog.Logger
-	runtimes     runtimes.Set[*ociRuntime]
-	locks        idlock.Locks
-	image        imagePreparer
-	hostRoot     sync.Mutex // held while the host skeleton is brought up to date
+	root     string
+	cgroups  cgroup.Parent
+	probe    string
+	log      *slog.Logger
+	runtimes runtimes.Set[*ociRuntime]
+	locks    idlock.Locks
+	image    imagePreparer
+	hostRoot sync.Mutex // held while the host skeleton is brought up to date
 
 	answers *runtimeprobe.Answers
 
@@ -66,26 +65,24 @@ var (
 	_ driver.ImageTeller = (*Driver)(nil)
 )
 
-var cgroupPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$`)
-
 // New makes a driver on the state in opts.Root, and clears away what a server left that died while
 // it prepared a bundle. It starts nothing. Any number of drivers may share a Root, one at a time.
 func New(opts Options) (*Driver, error) {
 	if !filepath.IsAbs(opts.Root) {
 		return nil, errors.New("oci driver: Root must be an absolute path")
 	}
-	if opts.CgroupParent != "" && !cgroupPattern.MatchString(opts.CgroupParent) {
-		return nil, fmt.Errorf("oci driver: cgroup parent %q: use letters, digits, _ - and / between them", opts.CgroupParent)
+	if err := cgroup.CheckParent(opts.CgroupParent); err != nil {
+		return nil, fmt.Errorf("oci driver: %w", err)
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Driver{
-		root:         filepath.Clean(opts.Root),
-		cgroupParent: opts.CgroupParent,
-		probe:        opts.Probe,
-		log:          opts.Log,
-		answers:      runtimeprobe.NewAnswers(),
+		root:    filepath.Clean(opts.Root),
+		cgroups: cgroup.Parent(opts.CgroupParent),
+		probe:   opts.Probe,
+		log:     opts.Log,
+		answers: runtimeprobe.NewAnswers(),
 	}
 	for _, dir := range []string{d.root, d.bundles(), d.root + "/probe"} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -123,7 +120,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 }
 
 // cgroupPath is the sandbox's cgroup in every hierarchy.
-func (d *Driver) cgroupPath(id sandbox.ID) string { return path.Join("/", d.cgroupParent, string(id)) }
+func (d *Driver) cgroupPath(id sandbox.ID) string { return d.cgroups.Of(string(id)) }
 
 func (d *Driver) bundles() string { return d.root + "/bundles" }
 

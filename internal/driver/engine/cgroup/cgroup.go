@@ -87,6 +87,33 @@ func OOMKilled(group string) bool {
 	return err == nil && kills > 0
 }
 
+// maxParent bounds the name of a parent, in bytes.
+const maxParent = 255
+
+// CheckParent checks the name of a cgroup that is to hold those of sandboxes: "skerry.slice/a", or "" for the root.
+func CheckParent(parent string) error {
+	for part := range strings.SplitSeq(parent, "/") {
+		ok := part != "" && part != "." && part != ".." && strings.Trim(part, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.@-") == ""
+		if parent != "" && !ok || len(parent) > maxParent {
+			return fmt.Errorf("cgroup parent %.300q: use letters, digits and _ . @ -, and / between names", parent)
+		}
+	}
+	return nil
+}
+
+// Parent is the cgroup that holds those of sandboxes; "" is the root, where each weighs among the host's services.
+type Parent string
+
+// Of returns the group of a sandbox. A sandbox that was made before the server had a parent has its
+// group at the root, and keeps it.
+func (p Parent) Of(id string) string {
+	group := path.Join("/", string(p), id)
+	if root := path.Join("/", id); root != group && !Exists(group) && Exists(root) {
+		return root
+	}
+	return group
+}
+
 // Exists reports whether this process sees the group.
 func Exists(group string) bool {
 	mount, _ := mountOf("cpu")

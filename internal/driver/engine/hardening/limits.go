@@ -68,3 +68,7 @@ func (t Tmpfs) Options(uid int) []string {
 		fmt.Sprintf("gid=%d", uid),
 	}
 }
+
+// OOMScore is a sandbox's oom_score_adj. When the memory of the whole machine ends, the kernel ends a sandbox before
+// the server, the container engine or a service of the host: its score is that of half of the memory more.
+const OOMScore = 500

@@ -74,6 +74,7 @@ func process1(in Input) *specs.Process {
 		Capabilities:    &specs.LinuxCapabilities{}, // all five sets empty
 		Rlimits:         rlimits,
 		NoNewPrivileges: true,
+		OOMScoreAdj:     new(hardening.OOMScore),
 	}
 }
 
