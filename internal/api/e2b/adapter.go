@@ -204,7 +204,7 @@ func (b *routes) refused() {
 func newSandboxID(r *http.Request) string {
 	var raw [32]byte
 	rand.Read(raw[:]) //nolint:errcheck // never fails
-	if key := r.Header.Get("Idempotency-Key"); key != "" {
+	if key := r.Header.Get(sandbox.KeyHeader); key != "" {
 		raw = sha256.Sum256([]byte(key))
 	}
 	return idPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(raw[:15]))

@@ -2,6 +2,8 @@ package e2b
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -79,6 +81,10 @@ func lifetime(given *int) (time.Time, error) {
 	return time.Now().Add(d).UTC(), nil
 }
 
+// labelRequest has the fingerprint of the request that made a sandbox, so that one Idempotency-Key stands for one
+// request.
+const labelRequest = labelPrefix + "request"
+
 func (a control) create(w http.ResponseWriter, r *http.Request, q request) error {
 	var b createBody
 	if err := readJSON(r, &b); err != nil {
@@ -88,31 +94,109 @@ func (a control) create(w http.ResponseWriter, r *http.Request, q request) error
 	if err = errors.Join(err, b.check()); err != nil {
 		return err
 	}
+	unlock, err := a.lockCreate(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	before := absent // the id of a request without a key is random
+	if r.Header.Get(sandbox.KeyHeader) != "" {
+		var view sandbox.ThreadView
+		if view, before, err = a.repeated(r.Context(), q, b.fingerprint()); err != nil {
+			return err
+		}
+		if before == made {
+			writeJSON(w, http.StatusCreated, sandboxOf(r, view))
+			return nil
+		}
+	}
+	view, err := a.begin(r.Context(), q, &b, end)
+	if err != nil {
+		if before == absent && sandbox.KindOf(err) != sandbox.Conflict { // Conflict: another request made one meanwhile
+			a.undo(r.Context(), q)
+		}
+		return err
+	}
+	a.known.note(q, view)
+	writeJSON(w, http.StatusCreated, sandboxOf(r, view))
+	return nil
+}
+
+// lockCreate makes requests with one Idempotency-Key come one after the other: the later ones find what the first
+// one made, or that the server has undone it.
+func (a control) lockCreate(ctx context.Context, q request) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	return a.locks.Lock(ctx, "create "+threadOf(q).String())
+}
+
+// fingerprint is the same for the same request. Labels are no place for values of an environment, so that only its
+// names count.
+func (b *createBody) fingerprint() string {
+	text, err := json.Marshal([]any{b.Template, b.Timeout, b.AutoPause, b.Metadata, slices.Sorted(maps.Keys(b.Env))})
+	if err != nil {
+		return "" // it cannot be: all of them came from JSON
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// presence says what there is of a sandbox before a request that makes it.
+type presence int
+
+const (
+	absent presence = iota
+	begun           // a thread that is no sandbox of E2B's, or not yet: its server ended during the start
+	made
+)
+
+// repeated returns the sandbox that an earlier request with the same Idempotency-Key made.
+func (a control) repeated(ctx context.Context, q request, fingerprint string) (sandbox.ThreadView, presence, error) {
+	v, err := a.known.find(ctx, q, true)
+	switch {
+	case err == nil:
+		if before := v.Labels[labelRequest]; before != "" && before != fingerprint {
+			return v, made, sandbox.Errorf(sandbox.Invalid, "this %s was used for another request: use another key for another sandbox", sandbox.KeyHeader)
+		}
+		if v.Sandbox == nil { // its container is gone; connect starts another one
+			v.Sandbox = &sandbox.Info{Template: a.o.DefaultTemplate}
+		}
+		return v, made, nil
+	case !errors.Is(err, errNoSandbox):
+		return v, absent, err
+	}
+	v, err = a.o.Threads.Thread(ctx, q.caller, q.thread)
+	switch {
+	case sandbox.KindOf(err) == sandbox.NotFound:
+		return v, absent, nil
+	case err != nil:
+		return v, absent, err
+	case v.Labels[labelMade] != "":
+		return v, made, sandbox.Errorf(sandbox.Unavailable, "the sandbox of this %s is being deleted: its time is over; try again", sandbox.KeyHeader)
+	}
+	return v, begun, nil
+}
+
+// begin starts the sandbox, and writes down when it ends.
+func (a control) begin(ctx context.Context, q request, b *createBody, end time.Time) (sandbox.ThreadView, error) {
 	template := b.Template
 	if slices.Contains(builtIn, template) {
 		template = a.o.DefaultTemplate
 	}
 	labels := map[string]string{}
 	maps.Copy(labels, b.Metadata)
-	labels[labelMade], labels[labelEnds] = "1", end.Format(time.RFC3339Nano)
+	labels[labelMade], labels[labelEnds], labels[labelRequest] = "1", end.Format(time.RFC3339Nano), b.fingerprint()
 	if b.AutoPause {
 		labels[labelPauses] = "1"
 	}
-	info, err := a.o.Sandboxes.Acquire(r.Context(), q.caller, q.thread, sandbox.AcquireOptions{Template: template, Labels: labels, Env: b.Env, Wait: startTime})
+	info, err := a.o.Sandboxes.Acquire(ctx, q.caller, q.thread, sandbox.AcquireOptions{Template: template, Labels: labels, Env: b.Env, Wait: startTime})
 	if err == nil && info.State == sandbox.Starting {
 		err = sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox did not start within %s", startTime)
 	}
-	if err != nil {
-		a.undo(r.Context(), q)
-		return err
-	}
-	view := sandbox.ThreadView{ThreadInfo: sandbox.ThreadInfo{Thread: threadOf(q), Labels: labels, CreatedAt: info.CreatedAt}, Sandbox: &info}
-	a.known.note(q, view)
-	writeJSON(w, http.StatusCreated, sandboxOf(r, view))
-	return nil
+	return sandbox.ThreadView{ThreadInfo: sandbox.ThreadInfo{Thread: threadOf(q), Labels: labels, CreatedAt: info.CreatedAt}, Sandbox: &info}, err
 }
 
-// undo deletes what is left of a sandbox that did not start.
+// undo deletes what is left of a sandbox that did not start. Only the request that began it may call this.
 func (a control) undo(ctx context.Context, q request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()

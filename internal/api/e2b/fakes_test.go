@@ -35,11 +35,17 @@ type house struct {
 	list     []sandbox.ExecInfo
 	did      []string
 	contexts []sandbox.CodeContext
+	acquire  func() error // comes before a sandbox starts, when it is set
 }
 
 var me = sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "u"}, Role: sandbox.RoleAgent}
 
 func (h *house) Acquire(_ context.Context, c sandbox.Caller, id string, o sandbox.AcquireOptions) (sandbox.Info, error) {
+	if h.acquire != nil {
+		if err := h.acquire(); err != nil {
+			return sandbox.Info{}, err
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if o.Template == "nosuch" {
@@ -256,16 +262,22 @@ func (h *house) WatchFiles(ctx context.Context, c sandbox.Caller, thread, path s
 	}
 }
 
-var parameter = regexp.MustCompile(`[:*]([a-z]+)`)
-
-// start serves the adapter's routes, for the one caller there is.
-func start(t *testing.T) (*house, *httptest.Server) {
+// adapter makes an adapter of fakes.
+func adapter(t *testing.T) (*house, *Adapter) {
 	t.Helper()
 	h := &house{threads: map[string]sandbox.ThreadView{}, dir: t.TempDir()}
 	if err := os.Mkdir(h.dir+"/workspace", 0o755); err != nil { //nolint:gosec // a test's
 		t.Fatal(err)
 	}
-	a := New(Options{Service: service.Service{Threads: h, Sandboxes: h, Runs: h, Execs: h, Terminals: h, Contexts: h, Files: h}, DefaultTemplate: "base", Log: slog.New(slog.DiscardHandler)})
+	return h, New(Options{Service: service.Service{Threads: h, Sandboxes: h, Runs: h, Execs: h, Terminals: h, Contexts: h, Files: h}, DefaultTemplate: "base", Log: slog.New(slog.DiscardHandler)})
+}
+
+var parameter = regexp.MustCompile(`[:*]([a-z]+)`)
+
+// start serves the adapter's routes, for the one caller there is.
+func start(t *testing.T) (*house, *httptest.Server) {
+	t.Helper()
+	h, a := adapter(t)
 	served := a.Routes()
 	mux := http.NewServeMux()
 	for _, route := range served.Routes {
