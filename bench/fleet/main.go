@@ -221,8 +221,11 @@ func hibernated(ctx context.Context, st *store.Store, data string, n int) error 
 				return err
 			}
 			workspace := filepath.Join(threads, t.ID, "workspace")
-			return errors.Join(
-				st.PutThread(ctx, sandbox.ThreadInfo{Thread: t, Labels: map[string]string{}, CreatedAt: now, LastActiveAt: now}), st.TouchThread(ctx, t, now),
+			_, err = st.ChangeThread(ctx, t, func(info *sandbox.ThreadInfo, _ bool) error {
+				info.Labels, info.CreatedAt, info.LastActiveAt = map[string]string{}, now, now
+				return nil
+			})
+			return errors.Join(err, st.TouchThread(ctx, t, now),
 				os.WriteFile(filepath.Join(kept, t.ID+".json"), text, 0o600), os.MkdirAll(workspace, 0o700), os.Lchown(workspace, uid, uid))
 		})
 	}

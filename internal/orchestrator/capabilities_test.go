@@ -3,10 +3,14 @@ package orchestrator
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance/start"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -113,5 +117,55 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 	}
 	if !found {
 		t.Error("no record says why")
+	}
+}
+
+// TestChangesOfAThreadAtOnce: requests that change different things of a thread at once lose none of each other's
+// changes, and the running sandbox goes by what the store has.
+func TestChangesOfAThreadAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHouseWith(t, daemon{run: exits}, guardedHub{newChangingHub()})
+	ctx := t.Context()
+	rich := caller
+	rich.Capabilities = []string{"pay", "read"}
+	thread := sandbox.Thread{Owner: caller.Owner, ID: "a"}
+	narrowing := start.NewNarrowing(h.live, h.o.Store)
+	for i := range 60 {
+		capability, skill, label := rich.Capabilities[i%2], []string{}, fmt.Sprint(i)
+		mode := []string{sandbox.ModeCode, sandbox.ModeDirect}[i%2]
+		if i%2 == 0 {
+			skill = []string{sandbox.AllSkills}
+		}
+		var wg sync.WaitGroup
+		for _, o := range []sandbox.AcquireOptions{
+			{Capabilities: []string{capability}}, {Skills: skill}, {Labels: map[string]string{"n": label}}, {Mode: mode},
+		} {
+			wg.Go(func() {
+				if _, err := h.Starts.Acquire(ctx, rich, thread.ID, o); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		info, err := h.o.Store.Thread(ctx, thread)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(info.Capabilities, []string{capability}) || (info.Skills == nil) != (i%2 == 0) || info.Labels["n"] != label || info.Mode != mode {
+			t.Fatalf("round %d: a change was lost: %+v", i, info)
+		}
+		for _, only := range rich.Capabilities {
+			wg.Go(func() {
+				if _, err := h.Starts.Acquire(ctx, rich, thread.ID, sandbox.AcquireOptions{Capabilities: []string{only}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		info, err = h.o.Store.Thread(ctx, thread)
+		only, e := narrowing.Capabilities(ctx, thread)
+		if err != nil || e != nil || !slices.Equal(info.Capabilities, only) {
+			t.Fatalf("round %d: the sandbox has %v, the store %v: %v %v", i, only, info.Capabilities, err, e)
+		}
 	}
 }

@@ -146,7 +146,8 @@ func TestCommandsDoNotGrow(t *testing.T) {
 func commandsWith(t *testing.T, n int) map[string]int64 {
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) { o.MaxInstances = 2 * n })
 	for _, inst := range h.crowd(t, n) {
-		if err := h.o.Store.PutThread(t.Context(), sandbox.ThreadInfo{Thread: inst.Thread}); err != nil {
+		_, err := h.o.Store.ChangeThread(t.Context(), inst.Thread, func(*sandbox.ThreadInfo, bool) error { return nil })
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -178,32 +177,26 @@ func (s approvalRecords) approvals(ctx context.Context, tenant string, ids []str
 
 // ChangeApproval changes a request. change is given it as it is, and may be called again when another was faster; its
 // error ends the call. All servers are told.
-func (s approvalRecords) ChangeApproval(ctx context.Context, tenant, id string, change func(*ApprovalRecord) error) (ApprovalRecord, error) {
-	for {
-		a, before, err := s.approval(ctx, tenant, id)
-		if err != nil {
-			return a, err
+func (s approvalRecords) ChangeApproval(ctx context.Context, tenant, id string, change func(*ApprovalRecord) error) (a ApprovalRecord, err error) {
+	err = s.untilFirst(ctx, func(ctx context.Context) error {
+		var before string
+		if a, before, err = s.approval(ctx, tenant, id); err != nil {
+			return err
 		}
 		if err := change(&a); err != nil {
-			return a, err
+			return err
 		}
-		text, err := json.Marshal(a)
-		if err != nil {
-			return a, sandbox.Wrap(sandbox.Internal, err, "the request for approval cannot be written")
-		}
-		if string(text) == before {
-			return a, nil
+		text, err := textOf(a)
+		if err != nil || s.isDurable(a.place(), before, text) {
+			return err
 		}
 		if err = s.replaceApproval(ctx, a, before, text); err == nil {
 			s.tellApproval(ctx, a)
 		}
-		if !errors.Is(err, errOvertaken) {
-			return a, err
-		}
-	}
+		return err
+	})
+	return a, err
 }
-
-var errOvertaken = errors.New("another change was faster")
 
 func (s approvalRecords) replaceApproval(ctx context.Context, a ApprovalRecord, before string, text []byte) error {
 	p, over := a.place(), ""
@@ -343,21 +336,28 @@ type Grant struct {
 	By       string `json:"by"`
 }
 
+// saveGrantScript keeps a grant, unless the thread has ARGV[3] others.
+var saveGrantScript = redis.NewScript(`
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+return 1`)
+
 // SaveGrant lets a thread make the calls that name stands for, until it is deleted.
 func (s approvalRecords) SaveGrant(ctx context.Context, t sandbox.Thread, name string, g Grant) error {
 	if err := checkThread(t); err != nil {
 		return err
 	}
-	asking, cancel := deadline(ctx)
-	defer cancel()
-	n, err := s.rdb.HLen(asking, grantsKey(t)).Result()
+	text, err := textOf(g)
 	if err != nil {
-		return failure(err)
+		return err
 	}
-	if n >= maxGrants {
-		return sandbox.Errorf(sandbox.QuotaExceeded, "the thread has %d lasting approvals, its most: approve once", maxGrants)
-	}
-	return s.save(ctx, place{key: grantsKey(t), field: name}, g)
+	return s.change(ctx, func(ctx context.Context) (entry, error) {
+		done, err := saveGrantScript.Run(ctx, s.rdb, []string{grantsKey(t)}, name, text, maxGrants).Int()
+		if err == nil && done == 0 {
+			return entry{}, sandbox.Errorf(sandbox.QuotaExceeded, "the thread has %d lasting approvals, its most: approve once", maxGrants)
+		}
+		return entry{Key: grantsKey(t), Field: name, Value: text}, failure(err)
+	})
 }
 
 // Grants returns those of the named approvals that the thread has; an absent one has no Approval.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,19 +35,109 @@ func (p place) keys() []string {
 	return []string{p.key, p.index}
 }
 
-// save writes a durable record, JSON of v. In embedded mode it is on disk when save returns.
-func (s *conn) save(ctx context.Context, p place, v any) error {
+func textOf(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "the record cannot be written")
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the record cannot be written")
 	}
 	if len(text) > maxRecord {
-		return sandbox.Errorf(sandbox.Invalid, "the record is larger than %d KiB", maxRecord>>10)
+		return nil, sandbox.Errorf(sandbox.Invalid, "the record is larger than %d KiB", maxRecord>>10)
+	}
+	return text, nil
+}
+
+// save writes a durable record, JSON of v, in place of what was. In embedded mode it is on disk when save returns.
+// A writer that changes a part of a record uses changeRecord.
+func (s *conn) save(ctx context.Context, p place, v any) error {
+	text, err := textOf(v)
+	if err != nil {
+		return err
 	}
 	return s.change(ctx, func(ctx context.Context) (entry, error) {
 		err := saveScript.Run(ctx, s.rdb, p.keys(), p.field, text).Err()
 		return entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
 	})
+}
+
+// replaceScript writes a record that is as the caller saw it: ARGV[2], "" when there was none.
+var replaceScript = redis.NewScript(`
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+if KEYS[2] then redis.call('ZADD', KEYS[2], 0, ARGV[1]) end
+return 1`)
+
+// errOvertaken says that another change of a record was faster.
+var errOvertaken = errors.New("another change of the record was faster")
+
+// contended bounds how long a change of a record may lose against others.
+const contended = 15 * time.Second
+
+// untilFirst calls try, which reads a record and replaces it, until no other change is faster. Of those who change
+// one record at once, one succeeds in each round.
+func (s *conn) untilFirst(ctx context.Context, try func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, contended)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if !errors.Is(err, errOvertaken) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return sandbox.Wrap(sandbox.Unavailable, err, "the record is changed by too many at once; try again")
+		}
+	}
+}
+
+// changeRecord changes a durable record. change is given its text, "" when there is none, and returns what it
+// becomes; its error ends the call. It may be called again when another change was faster.
+func (s *conn) changeRecord(ctx context.Context, p place, change func(before string) (any, error)) error {
+	return s.untilFirst(ctx, func(ctx context.Context) error {
+		before, err := s.recordText(ctx, p)
+		if err != nil {
+			return err
+		}
+		v, err := change(before)
+		if err != nil {
+			return err
+		}
+		return s.replace(ctx, p, before, v)
+	})
+}
+
+// recordText returns the text of a record, "" when there is none.
+func (s *conn) recordText(ctx context.Context, p place) (string, error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	text, err := s.rdb.HGet(ctx, p.key, p.field).Result()
+	if isNil(err) {
+		return "", nil
+	}
+	return text, failure(err)
+}
+
+// replace writes a durable record whose text is still before. errOvertaken: it is not. A record that stays as it is
+// costs no write.
+func (s *conn) replace(ctx context.Context, p place, before string, v any) error {
+	text, err := textOf(v)
+	if err != nil {
+		return err
+	}
+	if s.isDurable(p, before, text) {
+		return nil
+	}
+	return s.change(ctx, func(ctx context.Context) (entry, error) {
+		done, err := replaceScript.Run(ctx, s.rdb, p.keys(), p.field, before, text).Int()
+		if err == nil && done == 0 {
+			return entry{}, errOvertaken
+		}
+		return entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
+	})
+}
+
+// isDurable reports whether a record that the caller saw has a text, also on disk: a change that came into memory
+// while the disk was full is written by the next one.
+func (s *conn) isDurable(p place, before string, text []byte) bool {
+	return before == string(text) && (s.journal == nil || s.journal.has(entry{Key: p.key, Field: p.field, Value: text}))
 }
 
 // remove takes a durable record away. A missing one is no error.

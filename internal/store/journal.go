@@ -132,6 +132,13 @@ func (j *journal) keep(e entry, bytes int64) {
 	j.alive += bytes
 }
 
+// has reports whether the journal has a record with this value.
+func (j *journal) has(e entry) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return bytes.Equal(j.live[e.id()].Value, e.Value)
+}
+
 // drop forgets a record: it is gone from the file when that is next made smaller.
 func (j *journal) drop(e entry) {
 	j.mu.Lock()

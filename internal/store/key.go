@@ -3,10 +3,13 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -68,12 +71,34 @@ func (s keyRecords) WatchKeys(ctx context.Context, changed func(id string)) {
 	s.watch(ctx, keysChannel, changed)
 }
 
-// KeyUsed writes down when a key was used.
+// keyUsedScript writes down a use of a key that is still there. KEYS: keys, uses.
+var keyUsedScript = redis.NewScript(`
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+return 1`)
+
+var errNoKey = errors.New("there is no such key")
+
+// KeyUsed writes down when a key was used. Of a key that was deleted meanwhile nothing is kept.
 func (s keyRecords) KeyUsed(ctx context.Context, tenant, id string, at time.Time) error {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return err
 	}
-	return s.save(ctx, place{key: keyUsesKey(tenant), field: id}, at.Unix())
+	text, err := textOf(at.Unix())
+	if err != nil {
+		return err
+	}
+	err = s.change(ctx, func(ctx context.Context) (entry, error) {
+		done, err := keyUsedScript.Run(ctx, s.rdb, []string{tenantKeysKey(tenant), keyUsesKey(tenant)}, id, text).Int()
+		if err == nil && done == 0 {
+			return entry{}, errNoKey
+		}
+		return entry{Key: keyUsesKey(tenant), Field: id, Value: text}, failure(err)
+	})
+	if errors.Is(err, errNoKey) {
+		return nil
+	}
+	return err
 }
 
 // KeyByHash returns the key whose secret has this hash, or NotFound.

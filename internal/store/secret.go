@@ -1,14 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -144,39 +143,24 @@ func (s secretRecords) SecretTenants(ctx context.Context) ([]string, error) {
 	return list, failure(err)
 }
 
-// resealScript exchanges a record if it did not change since it was read.
-var resealScript = redis.NewScript(`
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-return 1`)
+var errChanged = errors.New("the secret was changed meanwhile")
 
 // ResealSecret exchanges was for now, which differ in how the value is encrypted. false: it was changed
 // meanwhile, and stays so. It is durable.
 func (s secretRecords) ResealSecret(ctx context.Context, was, now SecretRecord) (bool, error) {
-	p := secretPlace(was.Tenant, was.Scope, was.Name)
-	before, err := json.Marshal(was)
-	if err != nil {
-		return false, sandbox.Wrap(sandbox.Internal, err, "the record cannot be written")
-	}
-	after, err := json.Marshal(now)
-	if err != nil {
-		return false, sandbox.Wrap(sandbox.Internal, err, "the record cannot be written")
-	}
-	done := false
-	err = s.change(ctx, func(ctx context.Context) (entry, error) {
-		n, err := resealScript.Run(ctx, s.rdb, []string{p.key}, p.field, before, after).Int()
-		if err != nil {
-			return entry{}, failure(err)
+	err := s.changeRecord(ctx, secretPlace(was.Tenant, was.Scope, was.Name), func(before string) (any, error) {
+		if before == "" {
+			return nil, errChanged
 		}
-		if done = n == 1; !done {
-			return entry{}, errUnchanged
+		r, err := readSecret(before)
+		if err == nil && !bytes.Equal(r.Sealed, was.Sealed) {
+			err = errChanged
 		}
-		return entry{Key: p.key, Field: p.field, Value: after}, nil
+		r.Sealed = now.Sealed
+		return r, err
 	})
-	if errors.Is(err, errUnchanged) {
+	if errors.Is(err, errChanged) {
 		return false, nil
 	}
-	return done, err
+	return err == nil, err
 }
-
-var errUnchanged = sandbox.Errorf(sandbox.Conflict, "it was changed meanwhile")

@@ -46,7 +46,7 @@ func open(t *testing.T, o Options) *Store {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(*testing.T, *Store){
-		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
+		"Threads": testThreads, "ThreadPages": testThreadPages, "ThreadRace": testThreadRace, "ToolPinRace": testToolPinRace, "ToolPinsLeft": testToolPinsLeft, "Reseal": testReseal, "KeyUsedLate": testKeyUsedLate, "Touch": testTouch, "UID": testUID,
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "RenewLeases": testRenewLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"WatchKeys":     testWatchKeys,
@@ -96,6 +96,129 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// PutThread writes what is remembered of a thread, in place of what was, as only tests do.
+func (s threadRecords) PutThread(ctx context.Context, info sandbox.ThreadInfo) error {
+	if err := checkThread(info.Thread); err != nil {
+		return err
+	}
+	return s.save(ctx, threadPlace(info.Thread), info)
+}
+
+// testThreadRace: of changes of one thread at once none is lost, whether the thread was there before or not.
+func testThreadRace(t *testing.T, s *Store) {
+	const changes = 40
+	var wg sync.WaitGroup
+	for i := range changes {
+		wg.Go(func() {
+			_, err := s.ChangeThread(t.Context(), main, func(info *sandbox.ThreadInfo, found bool) error {
+				if !found {
+					info.CreatedAt, info.Labels = t0, map[string]string{}
+				}
+				info.Labels[fmt.Sprint("l", i)] = "1"
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	info, err := s.Thread(t.Context(), main)
+	must(t, err)
+	if len(info.Labels) != changes || !info.CreatedAt.Equal(t0) {
+		t.Errorf("%d of %d changes are there: %v", len(info.Labels), changes, info)
+	}
+	list, _, err := s.Threads(t.Context(), ann, nil, 0, "")
+	must(t, err)
+	if len(list) != 1 {
+		t.Errorf("listed %v", list)
+	}
+	no := errors.New("no")
+	if _, err := s.ChangeThread(t.Context(), main, func(info *sandbox.ThreadInfo, _ bool) error { info.Labels = nil; return no }); !errors.Is(err, no) {
+		t.Errorf("an error of the change is %v", err)
+	}
+	if again, err := s.Thread(t.Context(), main); err != nil || fmt.Sprint(again) != fmt.Sprint(info) {
+		t.Errorf("changed although it was refused: %v %v", again, err)
+	}
+}
+
+// testToolPinRace: a server does not overwrite what another one made of a tool since it was read.
+func testToolPinRace(t *testing.T, s *Store) {
+	ctx, p := t.Context(), PinnedServer{Server: "crm"}
+	must(t, s.PutToolPins(ctx, p, []ToolPin{{Tool: "a", Now: "1"}, {Tool: "b", Now: "1"}}, nil))
+	read := func() map[string]ToolPin {
+		_, pins, ok, err := s.ToolPins(ctx, p)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		return pins
+	}
+	mine, theirs := read()["a"], read()["a"]
+	theirs.Accepted = []string{"1"}
+	must(t, s.PutToolPins(ctx, p, []ToolPin{theirs}, nil))
+	mine.Now = "2"
+	wantKind(t, s.PutToolPins(ctx, p, []ToolPin{mine}, nil), sandbox.Conflict)
+	wantKind(t, s.PutToolPins(ctx, p, []ToolPin{{Tool: "b", Now: "2"}}, nil), sandbox.Conflict)
+	now := read()
+	if len(now["a"].Accepted) != 1 || now["a"].Now != "1" || now["b"].Now != "1" {
+		t.Errorf("overwritten: %+v", now)
+	}
+	must(t, s.PutToolPins(ctx, p, []ToolPin{now["b"].Becomes(ToolPin{Tool: "b", Now: "3"})}, nil))
+	if read()["b"].Now != "3" {
+		t.Error("not written")
+	}
+}
+
+// testToolPinsLeft: what a server left that ended before it had written all does not stand in the way of the next one.
+func testToolPinsLeft(t *testing.T, s *Store) {
+	ctx, p := t.Context(), PinnedServer{Server: "left"}
+	must(t, s.save(ctx, place{key: toolPinsKey(p), field: "a"}, ToolPin{Tool: "a", Now: "1"}))
+	_, pins, ok, err := s.ToolPins(ctx, p)
+	if ok || err != nil || len(pins) != 1 {
+		t.Fatal(ok, err, pins)
+	}
+	must(t, s.PutToolPins(ctx, p, []ToolPin{pins["a"].Becomes(ToolPin{Tool: "a", Now: "2"})}, nil))
+	if _, pins, ok, err := s.ToolPins(ctx, p); !ok || err != nil || pins["a"].Now != "2" {
+		t.Error(ok, err, pins)
+	}
+}
+
+// testReseal: a record with a field that this server does not know is sealed anew all the same: a rotation that
+// passed over it would take the key away that it needs.
+func testReseal(t *testing.T, s *Store) {
+	ctx, r := t.Context(), SecretRecord{Tenant: "acme", Scope: "tenant", Name: "A", Sealed: []byte("old"), ChangedAt: t0}
+	must(t, s.PutSecret(ctx, r))
+	at := secretPlace(r.Tenant, r.Scope, r.Name)
+	must(t, s.rdb.HSet(ctx, at.key, at.field, `{"tenant":"acme","scope":"tenant","name":"A","sealed":"b2xk","later":1}`).Err())
+	renewed := r
+	renewed.Sealed = []byte("new")
+	if done, err := s.ResealSecret(ctx, r, renewed); !done || err != nil {
+		t.Errorf("not sealed anew: %v %v", done, err)
+	}
+	if done, err := s.ResealSecret(ctx, r, renewed); done || err != nil {
+		t.Errorf("sealed over another value: %v %v", done, err)
+	}
+	if list, err := s.Secrets(ctx, "acme"); err != nil || len(list) != 1 || string(list[0].Sealed) != "new" {
+		t.Errorf("%v %v", list, err)
+	}
+	must(t, s.DeleteSecret(ctx, r.Tenant, r.Scope, r.Name))
+	if done, err := s.ResealSecret(ctx, renewed, r); done || err != nil {
+		t.Errorf("a deleted one is back: %v %v", done, err)
+	}
+}
+
+// testKeyUsedLate: a use that is written down after the key was deleted leaves nothing.
+func testKeyUsedLate(t *testing.T, s *Store) {
+	ctx := t.Context()
+	must(t, s.PutKey(ctx, KeyRecord{ID: "k1", Tenant: "acme", User: "ann", CreatedAt: t0, Hash: "aa"}))
+	must(t, s.KeyUsed(ctx, "acme", "k1", t0))
+	must(t, s.DeleteKey(ctx, "acme", "k1"))
+	must(t, s.KeyUsed(ctx, "acme", "k1", t0))
+	if n, err := s.rdb.HLen(ctx, keyUsesKey("acme")).Result(); n != 0 || err != nil {
+		t.Errorf("%d uses of no key: %v", n, err)
 	}
 }
 

@@ -29,12 +29,24 @@ func threadPlace(t sandbox.Thread) place {
 	return place{key: threadsKey(t.Owner), field: t.ID, index: threadIndexKey(t.Owner)}
 }
 
-// PutThread writes what is remembered of a thread, in place of what was. It is durable.
-func (s threadRecords) PutThread(ctx context.Context, info sandbox.ThreadInfo) error {
-	if err := checkThread(info.Thread); err != nil {
-		return err
+// ChangeThread changes what is remembered of a thread, and returns it. change is given it as it is; with found false
+// there is nothing but the thread's name. It may be called again when another change was faster; its error ends the
+// call. The change is durable.
+func (s threadRecords) ChangeThread(ctx context.Context, t sandbox.Thread, change func(info *sandbox.ThreadInfo, found bool) error) (info sandbox.ThreadInfo, err error) {
+	if err := checkThread(t); err != nil {
+		return sandbox.ThreadInfo{}, err
 	}
-	return s.save(ctx, threadPlace(info.Thread), info)
+	err = s.changeRecord(ctx, threadPlace(t), func(before string) (any, error) {
+		info = sandbox.ThreadInfo{}
+		if before != "" {
+			if info, err = threadInfo(before, ""); err != nil {
+				return nil, err
+			}
+		}
+		info.Thread = t
+		return &info, change(&info, before != "")
+	})
+	return info, err
 }
 
 // Thread returns what is remembered of a thread, or NotFound.

@@ -41,6 +41,14 @@ type ToolPin struct {
 	Quarantined bool                 `json:"quarantined,omitempty"`
 	Gone        bool                 `json:"gone,omitempty"`
 	SeenAt      time.Time            `json:"seen_at"`
+
+	was string // its text when it was read; "" when there was none
+}
+
+// Becomes returns next as what is remembered of the tool from now on.
+func (p ToolPin) Becomes(next ToolPin) ToolPin {
+	next.was = p.was
+	return next
 }
 
 // PinField is one part of a tool: the hash of the whole, and its beginning.
@@ -69,19 +77,19 @@ func (s *Store) PinnedServers(ctx context.Context) ([]PinnedServer, error) {
 	return list, nil
 }
 
-// ToolPins returns what is remembered of a server, by the name of the tool. ok is false when it was never seen.
+// ToolPins returns what is remembered of a server, by the name of the tool. ok is false when it was never seen; pins
+// are then what a server that ended too early has left.
 func (s *Store) ToolPins(ctx context.Context, p PinnedServer) (known PinnedServer, pins map[string]ToolPin, ok bool, err error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	text, err := s.rdb.HGet(ctx, pinnedServersKey, p.id()).Bytes()
-	if isNil(err) {
-		return known, nil, false, nil
-	}
-	if err != nil {
+	if err != nil && !isNil(err) {
 		return known, nil, false, failure(err)
 	}
-	if err := json.Unmarshal(text, &known); err != nil {
-		return known, nil, false, sandbox.Wrap(sandbox.Internal, err, "the record of an MCP server cannot be read")
+	if ok = err == nil; ok {
+		if err := json.Unmarshal(text, &known); err != nil {
+			return known, nil, false, sandbox.Wrap(sandbox.Internal, err, "the record of an MCP server cannot be read")
+		}
 	}
 	texts, err := s.rdb.HVals(ctx, toolPinsKey(p)).Result()
 	if err != nil {
@@ -93,13 +101,15 @@ func (s *Store) ToolPins(ctx context.Context, p PinnedServer) (known PinnedServe
 		if err := json.Unmarshal([]byte(text), &pin); err != nil {
 			return known, nil, false, sandbox.Wrap(sandbox.Internal, err, "the record of a tool cannot be read")
 		}
+		pin.was = text
 		pins[pin.Tool] = pin
 	}
-	return known, pins, true, nil
+	return known, pins, ok, nil
 }
 
-// PutToolPins remembers tools of a server, and forgets those of forget. It is durable. The server's own record is
-// written last: a crash before it leaves a server that is seen for the first time again.
+// PutToolPins remembers tools of a server as they became since they were read, and forgets those of forget. Conflict:
+// another server was faster with one of them. It is durable. The server's own record is written last: a crash before
+// it leaves a server that is seen for the first time again.
 func (s *Store) PutToolPins(ctx context.Context, p PinnedServer, pins []ToolPin, forget []string) error {
 	var wg sync.WaitGroup
 	places := make(chan struct{}, pinsAtOnce)
@@ -112,7 +122,13 @@ func (s *Store) PutToolPins(ctx context.Context, p PinnedServer, pins []ToolPin,
 		})
 	}
 	for i, pin := range pins {
-		each(i, func() error { return s.save(ctx, place{key: toolPinsKey(p), field: pin.Tool}, pin) })
+		each(i, func() error {
+			err := s.replace(ctx, place{key: toolPinsKey(p), field: pin.Tool}, pin.was, pin)
+			if errors.Is(err, errOvertaken) {
+				err = sandbox.Wrap(sandbox.Conflict, err, "another server changed what is remembered of the tool %.140q; try again", pin.Tool)
+			}
+			return err
+		})
 	}
 	for i, tool := range forget {
 		each(len(pins)+i, func() error { return s.remove(ctx, place{key: toolPinsKey(p), field: tool}) })

@@ -81,22 +81,25 @@ func (n *narrower) narrow(ctx context.Context, c sandbox.Caller, t sandbox.Threa
 			}
 		}
 	}
-	info, err := n.threads.EnsureRecord(ctx, t)
-	if err != nil {
+	same := false
+	_, err := n.threads.ChangeRecord(ctx, t, func(info *sandbox.ThreadInfo) {
+		same = mounted.SameList(info.Capabilities, only)
+		info.Capabilities = only
+	})
+	n.forget(t) // also after an error, which leaves open what the store has
+	if err != nil || same {
 		return err
-	}
-	if mounted.SameList(info.Capabilities, only) {
-		return nil
-	}
-	info.Capabilities = only
-	if err := n.store.PutThread(ctx, info); err != nil {
-		return err
-	}
-	if inst := n.live.Find(t); inst != nil {
-		inst.Narrow.Mu.Lock()
-		inst.Narrow.Only, inst.Narrow.Known = only, true
-		inst.Narrow.Mu.Unlock()
 	}
 	n.hub.Announce()
 	return nil
+}
+
+// forget has the capabilities of a thread read from the store again. Two requests that narrow it at once may come
+// here in another order than their writes did.
+func (n *narrower) forget(t sandbox.Thread) {
+	if inst := n.live.Find(t); inst != nil {
+		inst.Narrow.Mu.Lock()
+		inst.Narrow.Only, inst.Narrow.Known = nil, false
+		inst.Narrow.Mu.Unlock()
+	}
 }

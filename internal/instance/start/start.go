@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -180,21 +179,19 @@ func (s *Starts) remember(ctx context.Context, t sandbox.Thread, o sandbox.Acqui
 	if _, err := s.threads.Ensure(ctx, t); err != nil { // the start may not have come to that yet
 		return err
 	}
-	info, err := s.store.Thread(ctx, t)
-	if err != nil {
-		return err
-	}
-	before := info
-	if o.Labels != nil {
-		info.Labels = o.Labels
-	}
-	if o.Mode != "" {
-		info.Mode = o.Mode
-	}
-	if info.Mode == before.Mode && maps.Equal(info.Labels, before.Labels) {
+	_, err := s.store.ChangeThread(ctx, t, func(info *sandbox.ThreadInfo, found bool) error {
+		if !found { // it was deleted just now
+			return sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
+		}
+		if o.Labels != nil {
+			info.Labels = o.Labels
+		}
+		if o.Mode != "" {
+			info.Mode = o.Mode
+		}
 		return nil
-	}
-	return s.store.PutThread(ctx, info)
+	})
+	return err
 }
 
 // instance finds the thread's instance or puts a new one in, whose start goes on in the background. An instance that

@@ -44,9 +44,10 @@ type Copies interface {
 
 // Records are those of threads.
 type Records interface {
-	// Ensure makes the thread's files and its record when they are missing; EnsureRecord makes the record alone.
+	// Ensure makes the thread's files and its record when they are missing.
 	Ensure(ctx context.Context, t sandbox.Thread) (uid int, err error)
-	EnsureRecord(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error)
+	// ChangeRecord changes the record alone, which it makes when it is missing. change may be called again.
+	ChangeRecord(ctx context.Context, t sandbox.Thread, change func(*sandbox.ThreadInfo)) (sandbox.ThreadInfo, error)
 }
 
 // Options are the parts that Skills work with.
@@ -196,24 +197,19 @@ func (k *Skills) Narrow(ctx context.Context, t sandbox.Thread, only []string) er
 	} else if err := k.checkNames(t, only); err != nil {
 		return err
 	}
-	info, err := k.o.Threads.EnsureRecord(ctx, t) // not its folders: with them it could not have a sandbox of the pool
-	if err != nil {
+	// Not its folders: with them it could not have a sandbox of the pool.
+	if _, err := k.o.Threads.ChangeRecord(ctx, t, func(info *sandbox.ThreadInfo) { info.Skills = only }); err != nil {
 		return err
-	}
-	if !SameList(info.Skills, only) {
-		info.Skills = only
-		if err := k.o.Store.PutThread(ctx, info); err != nil {
-			return err
-		}
 	}
 	inst := k.o.Live.Find(t)
 	if inst == nil {
 		return nil
 	}
-	// A starting one may have read the list before: it is brought up to date by the next round.
-	inst.Skills.Mu.Lock()
-	inst.Skills.Only = info.Skills
-	inst.Skills.Mu.Unlock()
+	// A starting one may have read the list before: it is brought up to date by the next round. The list comes from
+	// the store, because two requests may come here in another order than their writes did.
+	if err := k.readAllowList(ctx, inst); err != nil {
+		return err
+	}
 	if inst.IsReady() {
 		k.ShowNow(ctx, inst)
 	}

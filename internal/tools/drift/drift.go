@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -26,6 +27,9 @@ const (
 	maxDiff   = 600     // bytes
 	maxHashes = 16      // that are accepted, and that were told
 )
+
+// checkTries is how often a listing is compared when other servers change what is remembered meanwhile.
+const checkTries = 5
 
 type auditLog interface {
 	AppendSync(ctx context.Context, r audit.Record) (audit.Record, error)
@@ -62,6 +66,15 @@ func pinned(l sandbox.ToolListing) store.PinnedServer {
 func (s *Service) Check(ctx context.Context, l sandbox.ToolListing) (quarantined []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for range checkTries {
+		if quarantined, err = s.check(ctx, l); !errors.Is(err, sandbox.Conflict) {
+			break
+		}
+	}
+	return quarantined, err
+}
+
+func (s *Service) check(ctx context.Context, l sandbox.ToolListing) (quarantined []string, err error) {
 	p := pinned(l)
 	known, pins, seen, err := s.o.Store.ToolPins(ctx, p)
 	if err != nil {
@@ -110,8 +123,8 @@ func (s *Service) first(ctx context.Context, p store.PinnedServer, l sandbox.Too
 	for _, t := range l.Tools {
 		fields := fieldsOf(t)
 		hash := hashOf(fields)
+		pins = append(pins, had[t.Name].Becomes(store.ToolPin{Tool: t.Name, Accepted: []string{hash}, Fields: fields, Now: hash, SeenAt: now}))
 		delete(had, t.Name)
-		pins = append(pins, store.ToolPin{Tool: t.Name, Accepted: []string{hash}, Fields: fields, Now: hash, SeenAt: now})
 	}
 	outcome, detail := "pinned", fmt.Sprintf("%d tools, seen for the first time", len(pins))
 	if again {

@@ -178,16 +178,20 @@ func (h *Threads) recall(ctx context.Context, t sandbox.Thread, text []byte) err
 	if err := json.Unmarshal(text, &a); err != nil {
 		return sandbox.Wrap(sandbox.Unavailable, err, "what is kept of the thread besides its files cannot be read")
 	}
-	_, err := h.o.Store.Thread(ctx, t)
-	if errors.Is(err, sandbox.NotFound) && !a.Thread.CreatedAt.IsZero() {
+	if !a.Thread.CreatedAt.IsZero() {
 		a.Thread.Thread, a.Thread.LastActiveAt = t, time.Now().UTC()
 		if a.Thread.Labels == nil {
 			a.Thread.Labels = map[string]string{}
 		}
-		err = h.o.Store.PutThread(ctx, a.Thread)
-	}
-	if err != nil && !errors.Is(err, sandbox.NotFound) {
-		return err
+		_, err := h.o.Store.ChangeThread(ctx, t, func(info *sandbox.ThreadInfo, found bool) error {
+			if !found {
+				*info = a.Thread
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
 	if a.Kept == nil {
 		return nil
@@ -376,13 +380,20 @@ func (h *Threads) Ensure(ctx context.Context, t sandbox.Thread) (int, error) {
 
 // EnsureRecord makes the thread's record when it is missing.
 func (h *Threads) EnsureRecord(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error) {
-	info, err := h.o.Store.Thread(ctx, t)
-	if errors.Is(err, sandbox.NotFound) {
-		now := time.Now().UTC()
-		info = sandbox.ThreadInfo{Thread: t, Labels: map[string]string{}, CreatedAt: now, LastActiveAt: now}
-		err = h.o.Store.PutThread(ctx, info)
-	}
-	return info, err
+	return h.ChangeRecord(ctx, t, func(*sandbox.ThreadInfo) {})
+}
+
+// ChangeRecord changes the thread's record, which it makes when it is missing. change may be called again when
+// another request was faster.
+func (h *Threads) ChangeRecord(ctx context.Context, t sandbox.Thread, change func(*sandbox.ThreadInfo)) (sandbox.ThreadInfo, error) {
+	return h.o.Store.ChangeThread(ctx, t, func(info *sandbox.ThreadInfo, found bool) error {
+		if !found {
+			now := time.Now().UTC()
+			info.Labels, info.CreatedAt, info.LastActiveAt = map[string]string{}, now, now
+		}
+		change(info)
+		return nil
+	})
 }
 
 // Delete deletes what a thread has besides its sandbox, here and where it is kept.
