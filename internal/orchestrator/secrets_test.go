@@ -16,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
@@ -265,5 +266,46 @@ func TestEnvSecrets(t *testing.T) {
 	}
 	if _, err := h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", ContextID: "c", EnvSecrets: map[string]string{"T": "CRM"}}); !errors.Is(err, sandbox.Invalid) {
 		t.Error(err)
+	}
+}
+
+// skillSecrets notes which skill's run asks for a secret.
+type skillSecrets struct{ asked []sandbox.Skill }
+
+func (s *skillSecrets) ForExec(_ context.Context, a sandbox.SecretAsker, names []string) (map[string]string, error) {
+	s.asked = append(s.asked, *a.Skill)
+	return map[string]string{names[0]: secretValue}, nil
+}
+
+// TestSecretsOfTheSkillThatRuns: a script asks for secrets as the skill that it is of: a user's own skill, which hides a
+// public one of its name, does not ask as that one.
+func TestSecretsOfTheSkillThatRuns(t *testing.T) {
+	t.Parallel()
+	secrets := &skillSecrets{}
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) { o.Tools.Secrets = secrets })
+	h.publicSkill(t, "pdf")
+	if err := os.WriteFile(filepath.Join(h.public, "pdf", "run.py"), []byte("print(2)\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.o.Skills.Refresh()
+	h.approve = func(context.Context, policy.ApprovalRequest) error { return nil }
+	run := func() sandbox.Skill {
+		t.Helper()
+		id, err := h.Runs.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: "pdf", Path: "run.py", EnvSecrets: map[string]string{"T": "PDF"}})
+		if err == nil {
+			_, err = h.Execs.Wait(t.Context(), caller, "t1", id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secrets.asked[len(secrets.asked)-1]
+	}
+	public := run()
+	if public.Category != sandbox.CategoryPublic || public.Name != "pdf" || public.Digest == "" {
+		t.Errorf("the public one asks as %+v", public)
+	}
+	h.customSkill(t, caller.Owner, "pdf")
+	if own := run(); own.Category != sandbox.CategoryCustom || own.Name != "pdf" || own.Digest == public.Digest {
+		t.Errorf("the user's own one asks as %+v", own)
 	}
 }

@@ -4,7 +4,7 @@ package sandbox
 type SecretAsker struct {
 	Owner         // of a connection that all share: the zero Owner
 	Server string // the MCP server; "" when it is an exec
-	Skill  string // whose script runs; "" = none
+	Skill  *Skill // whose script runs; nil = none
 	// OwnOnly: nothing but the user's own secrets count. It is for a user's own servers.
 	OwnOnly bool
 	// NotOwn: the user's own do not count. It is for what decides where others are sent to.

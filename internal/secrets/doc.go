@@ -4,7 +4,8 @@
 // back.
 //
 // A name stands for the first of these that there is: the user's own value, that of the MCP server or of
-// the skill that asks, the tenant's, the file, the variable.
+// the skill that asks, the tenant's, the file, the variable. A skill is known by the digest of its files, and a public
+// one also by its name.
 //
 // Locks: Keys.mu guards the identities and is held while the file is read, so that a changed file is read once. Service.others
 // guards the list of what else is sealed, and follower.mu the list of those who want to know of changes; both are copied

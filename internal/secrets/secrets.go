@@ -56,7 +56,11 @@ const (
 	ScopeSkill  = "skill"
 )
 
-// Scope says for whom a stored secret is: "tenant", "user/NAME", "server/NAME" or "skill/NAME".
+// pinnedSkill is the name of a skill with the digest of its files, which says which one is meant wherever it is from.
+var pinnedSkill = regexp.MustCompile(`^[^@]+@sha256:[0-9a-f]{64}$`)
+
+// Scope says for whom a stored secret is: "tenant", "user/NAME", "server/NAME", "skill/NAME" or
+// "skill/NAME@DIGEST".
 type Scope string
 
 // ScopeOf makes the scope of a kind and a name.
@@ -83,6 +87,9 @@ func (s Scope) resolve(c sandbox.Caller) (Scope, error) {
 	case kind == ScopeUser:
 		return "", sandbox.Errorf(sandbox.Forbidden, "the secrets of another user are that user's alone")
 	case s == ScopeTenant:
+	case kind == ScopeSkill && strings.Contains(name, "@") && !pinnedSkill.MatchString(name):
+		detail := "want skill/NAME, of a public skill, or skill/NAME@sha256:DIGEST, of the skill with these files"
+		return "", &sandbox.Error{Kind: sandbox.Invalid, Detail: "scope: " + detail, Fields: []sandbox.Field{{Name: "scope", Detail: detail}}}
 	case (kind == ScopeServer || kind == ScopeSkill) && name != "" && len(name) <= 256 && !strings.ContainsAny(name, "/\x00"):
 	default:
 		return "", &sandbox.Error{Kind: sandbox.Invalid, Detail: "scope: want user, tenant, server/NAME or skill/NAME", Fields: []sandbox.Field{{Name: "scope", Detail: "want user, tenant, server/NAME or skill/NAME"}}}
@@ -276,10 +283,23 @@ func scopesOf(a sandbox.SecretAsker) []string {
 	if a.Server != "" {
 		list = append(list, string(ScopeOf(ScopeServer, a.Server)))
 	}
-	if a.Skill != "" {
-		list = append(list, string(ScopeOf(ScopeSkill, a.Skill)))
+	return append(append(list, skillScopes(a.Skill)...), ScopeTenant)
+}
+
+// skillScopes are those of a skill whose script runs. A user can give a skill of its own any name, so that a name
+// alone stands for the public skill, which only the operator changes. Any other skill is known by its files.
+func skillScopes(sk *sandbox.Skill) []string {
+	if sk == nil {
+		return nil
 	}
-	return append(list, ScopeTenant)
+	var list []string
+	if sk.Digest != "" {
+		list = append(list, string(ScopeOf(ScopeSkill, sk.Name+"@"+sk.Digest)))
+	}
+	if sk.Category == sandbox.CategoryPublic {
+		list = append(list, string(ScopeOf(ScopeSkill, sk.Name)))
+	}
+	return list
 }
 
 // ForServer returns the value that a name stands for in the configuration of an MCP server. An error is NotFound,

@@ -302,9 +302,57 @@ func TestForExec(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	a.Skill = "pdf"
+	a.Skill = &sandbox.Skill{Name: "pdf", Category: sandbox.CategoryPublic, Digest: digestOf("1")}
 	if v, err := h.ForExec(t.Context(), a, []string{"PDF_KEY", "YES"}); err != nil || v["PDF_KEY"] != "value-of-the-skill" {
 		t.Error(v, err)
+	}
+}
+
+func digestOf(digit string) string { return "sha256:" + strings.Repeat(digit, 64) }
+
+// TestSecretOfASkill: a secret for the name of a skill is for the public one, which the operator provides. Another
+// skill of that name, which any user can make, gets it only when the administrator has named its files.
+func TestSecretOfASkill(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.put(t, admin, "skill/pdf", "PDF_KEY", "value-of-the-public", false)
+	a := at("acme", "alice", "")
+	get := func(category, digest string) string {
+		a.Skill = &sandbox.Skill{Name: "pdf", Category: category, Digest: digest}
+		v, err := h.ForExec(t.Context(), a, []string{"PDF_KEY"})
+		if err != nil {
+			if sandbox.KindOf(err) != sandbox.NotFound || digest != "" && !strings.Contains(err.Error(), "skill/pdf@"+digest) {
+				t.Errorf("%s %s: %v", category, digest, err)
+			}
+			return ""
+		}
+		return v["PDF_KEY"]
+	}
+	others := []string{sandbox.CategoryCustom, sandbox.CategoryVirtual, sandbox.PluginCategory + "office", ""}
+	for _, category := range others {
+		if v := get(category, digestOf("1")); v != "" {
+			t.Errorf("a skill of the category %q has the secret of the public one", category)
+		}
+	}
+	if v := get(sandbox.CategoryPublic, digestOf("1")); v != "value-of-the-public" {
+		t.Errorf("the public skill has %q", v)
+	}
+	h.put(t, admin, Scope("skill/pdf@"+digestOf("2")), "PDF_KEY", "value-of-these-files", false)
+	for _, category := range append(others, sandbox.CategoryPublic) {
+		if v := get(category, digestOf("2")); v != "value-of-these-files" {
+			t.Errorf("the files that are named have %q as %q", v, category)
+		}
+	}
+	for _, category := range others {
+		if get(category, digestOf("3")) != "" || get(category, "") != "" {
+			t.Errorf("other files of the category %q have it", category)
+		}
+	}
+	for _, bad := range []string{"pdf@", "pdf@sha256:12", "pdf@latest", "@" + digestOf("1"), "pdf@x@" + digestOf("1")} {
+		_, _, err := h.Put(t.Context(), admin, Scope("skill/"+bad), "PDF_KEY", "value-of-nothing", false)
+		if sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), "skill/NAME@sha256:DIGEST") {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ type secretScope struct {
 func (s *secretScope) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.tenant, "tenant", false, "of the whole tenant (administrators); without any of these it is your own")
 	cmd.Flags().StringVar(&s.server, "for-server", "", "of connections to this MCP server (administrators)")
-	cmd.Flags().StringVar(&s.skill, "for-skill", "", "of runs of this skill's scripts (administrators)")
+	cmd.Flags().StringVar(&s.skill, "for-skill", "", "of runs of this public skill's scripts, or of NAME@DIGEST (administrators)")
 	cmd.MarkFlagsMutuallyExclusive("tenant", "for-server", "for-skill")
 }
 

@@ -121,14 +121,14 @@ func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s s
 	cmd.SetDefaults()
 	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Stdin: []byte(cmd.Stdin), MaxOutputBytes: uint64(cmd.MaxOutputBytes)}
 	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionSkillRun, Skill: &sk, Subject: s.Skill + "/" + s.Path, Deadline: cmd.Timeout, Report: true}}
-	return x.run(ctx, c, id, e, req, environment{own: s.Env, secrets: s.EnvSecrets, skill: s.Skill}, s)
+	return x.run(ctx, c, id, e, req, environment{own: s.Env, secrets: s.EnvSecrets, skill: &sk}, s)
 }
 
 // environment is what a request says of the environment of its exec.
 type environment struct {
 	own     map[string]string
 	secrets map[string]string // variable -> name of a secret
-	skill   string            // whose script runs
+	skill   *sandbox.Skill    // whose script runs; nil: none
 }
 
 // run is what all three have in common: a sandbox, a record of the attempt, a token for the bridge, and a

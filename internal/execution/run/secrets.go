@@ -21,7 +21,7 @@ type SecretValues interface {
 }
 
 // named returns the variables of an exec whose values are those of secrets, by their names.
-func (x *Runner) named(ctx context.Context, t sandbox.Thread, skill string, names map[string]string) (map[string]string, error) {
+func (x *Runner) named(ctx context.Context, t sandbox.Thread, skill *sandbox.Skill, names map[string]string) (map[string]string, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
