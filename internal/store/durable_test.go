@@ -247,16 +247,19 @@ func TestEmbeddedAnswersAreBounded(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, Options{})
 	big := make([]byte, MaxAnswer)
+	of := func(i int) sandbox.Owner { // each has less than its own bound
+		return sandbox.Owner{Tenant: "acme", User: fmt.Sprint("u", i%3)}
+	}
 	for i := range maxAnswers>>20 + 2 {
 		key := fmt.Sprint("k", i)
-		if first, _, err := s.Begin(ctx, ann, key, "f", 0); err != nil || !first {
+		if first, _, err := s.Begin(ctx, of(i), key, "f", 0); err != nil || !first {
 			t.Fatal(first, err)
 		}
-		must(t, s.Finish(ctx, ann, key, big))
+		must(t, s.Finish(ctx, of(i), key, big))
 	}
-	_, _, err := s.Begin(ctx, ann, "k1", "f", 0)
+	_, _, err := s.Begin(ctx, of(1), "k1", "f", 0)
 	wantKind(t, err, sandbox.Conflict)
-	if first, answer, err := s.Begin(ctx, ann, "k2", "f", 0); err != nil || first || len(answer) != MaxAnswer {
+	if first, answer, err := s.Begin(ctx, of(2), "k2", "f", 0); err != nil || first || len(answer) != MaxAnswer {
 		t.Errorf("first %v, %d bytes, %v", first, len(answer), err)
 	}
 }

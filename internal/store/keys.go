@@ -31,6 +31,13 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
 //	skerry:{T}:idem:U:SHA256                 hash    130 min, claim, fp (fingerprint), state (running, done, large), answer; nothing:
 //	                                                 24 h     a retry after its loss runs the request again
+//	skerry:{T}:idem-kept:U                   zset    24 h     USER:SHA256:BYTES of a user's answers that are remembered -> Redis' time in ms; nothing: they are not bounded
+//	skerry:{T}:idem-kept:U:bytes             string  24 h     the sum of these bytes; nothing: they are not bounded
+//	skerry:{T}:idem-kept:U:facts             zset    24 h     USER:SHA256 of those whose answer was let go of; nothing: they are not bounded
+//	skerry:{T}:idem-all                      zset    24 h     as idem-kept, of all users of the tenant; so are the next two
+//	skerry:{T}:idem-all:bytes                string  24 h     the sum of these bytes; nothing: they are not bounded
+//	skerry:{T}:idem-all:facts                zset    24 h     USER:SHA256; nothing: they are not bounded
+//	skerry:{T}:idem-since:U                  string  24 h     as idem-since, of one user, the oldest of whose facts had to go
 //	skerry:{T}:idem-since                    string  -        Redis' time in ms since which the answers of the tenant are remembered; now: an older retry is refused
 //	skerry:{T}:rate:LIMIT:SCOPE              string  seconds  Redis' time in ms at which the bucket is full again; a full bucket
 //	skerry:{:rates}:LIMIT:SCOPE              string  seconds  the same of calls, whose rates are looked at in one script; a full bucket
@@ -95,8 +102,23 @@ const (
 func poolKey(template string) string { return "skerry:{:pool}:" + template }
 
 func idempotencyKey(o sandbox.Owner, hash string) string {
-	return "skerry:{" + o.Tenant + "}:idem:" + o.User + ":" + hash
+	return idempotencyPrefix(o.Tenant) + o.User + ":" + hash
 }
+
+// idempotencyPrefix is followed by USER:HASH.
+func idempotencyPrefix(tenant string) string { return "skerry:{" + tenant + "}:idem:" }
+
+// ownerAnswersKey has the answers that are remembered of a user's requests, the oldest first; ownerSinceKey says since
+// when all are there.
+func ownerAnswersKey(o sandbox.Owner) string {
+	return "skerry:{" + o.Tenant + "}:idem-kept:" + o.User
+}
+
+func ownerSinceKey(o sandbox.Owner) string {
+	return "skerry:{" + o.Tenant + "}:idem-since:" + o.User
+}
+
+func tenantAnswersKey(tenant string) string { return "skerry:{" + tenant + "}:idem-all" }
 
 // idempotencySinceKey says since when the answers of a tenant's requests are remembered.
 func idempotencySinceKey(tenant string) string { return "skerry:{" + tenant + "}:idem-since" }

@@ -58,11 +58,14 @@ type conn struct {
 	replica    string
 	alive      func(replica string) bool
 
+	answers answerBounds
+
 	closing sync.Once
 	closed  error
 }
 
 func newStore(c *conn) *Store {
+	c.answers = defaultAnswers
 	return &Store{
 		conn: c, approvalRecords: approvalRecords{c}, keyRecords: keyRecords{c}, leases: leases{c}, counters: counters{c}, secretRecords: secretRecords{c},
 		threadRecords: threadRecords{c},

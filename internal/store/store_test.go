@@ -47,7 +47,7 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(*testing.T, *Store){
 		"Threads": testThreads, "ThreadPages": testThreadPages, "ThreadRace": testThreadRace, "ToolPinRace": testToolPinRace, "ToolPinsLeft": testToolPinsLeft, "Reseal": testReseal, "KeyUsedLate": testKeyUsedLate, "Touch": testTouch, "UID": testUID,
-		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "RenewLeases": testRenewLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
+		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "RenewLeases": testRenewLeases, "AnswersOfAnOwner": testAnswersOfAnOwner, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"WatchKeys":     testWatchKeys,
 		"LargePipeline": testLargePipeline, "Pool": testPool,
@@ -699,6 +699,65 @@ func testIdempotency(t *testing.T, s *Store) {
 		if ttl := s.rdb.PTTL(ctx, at).Val(); ttl > want || ttl < want-time.Minute {
 			t.Errorf("key %q lives for %v, want %v", key, ttl, want)
 		}
+	}
+}
+
+// testAnswersOfAnOwner: what is remembered of one user, and of one tenant, is bounded; a retry of what was forgotten is
+// refused.
+func testAnswersOfAnOwner(t *testing.T, s *Store) {
+	ctx := t.Context()
+	const size = 1000
+	s.answers = answerBounds{userBytes: 5 * (size + answerCost), userFacts: 3, tenantBytes: 8 * (size + answerCost), tenantFacts: 100}
+	o := func(user string) sandbox.Owner { return sandbox.Owner{Tenant: "bounded", User: user} }
+	do := func(user, key string) {
+		t.Helper()
+		if first, _, err := s.Begin(ctx, o(user), key, "fp", 0); !first || err != nil {
+			t.Fatal(first, err)
+		}
+		must(t, s.Finish(ctx, o(user), key, make([]byte, size)))
+		for at := s.rdb.Time(ctx).Val(); s.rdb.Time(ctx).Val().Sub(at) < time.Millisecond; { //nolint:revive // the next one is younger
+		}
+	}
+	hourAgo := s.rdb.Time(ctx).Val().Add(-time.Hour).UnixMilli()
+	must(t, s.rdb.Set(ctx, idempotencySinceKey("bounded"), hourAgo, 0).Err())
+	kept := func(user string) (list string) {
+		t.Helper()
+		for i := range 10 {
+			key := fmt.Sprint(i)
+			first, answer, err := s.Begin(ctx, o(user), key, "fp", time.Second)
+			switch {
+			case err == nil && !first && len(answer) == size:
+				list += key
+			case err == nil && first:
+				must(t, s.Finish(ctx, o(user), key, nil))
+			case sandbox.KindOf(err) != sandbox.Conflict:
+				t.Fatal(first, err)
+			}
+		}
+		return list
+	}
+	for i := range 10 {
+		do("ann", fmt.Sprint(i))
+	}
+	if got := kept("ann"); got != "56789" {
+		t.Errorf("of ann are kept %s", got)
+	}
+	conflict := func(user, key string, age time.Duration, want string) {
+		t.Helper()
+		_, _, err := s.Begin(ctx, o(user), key, "fp", age)
+		var e *sandbox.Error
+		if !errors.As(err, &e) || len(e.Fields) != 1 || e.Fields[0].Detail != want {
+			t.Errorf("a retry of %s of %s: %v, want %s", key, user, err, want)
+		}
+	}
+	conflict("ann", "4", 0, sandbox.KeyDone)
+	conflict("ann", "2", time.Second, sandbox.KeyDone)
+	conflict("ann", "1", time.Second, sandbox.KeyUnknown)
+	for i := range 4 {
+		do("bob", fmt.Sprint(i))
+	}
+	if a, b := kept("ann"), kept("bob"); a != "6789" || b != "0123" {
+		t.Errorf("of the tenant are kept %s of ann and %s of bob", a, b)
 	}
 }
 
