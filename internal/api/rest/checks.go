@@ -74,7 +74,6 @@ func (l *requestLimits) limit(c *gin.Context) {
 	ctx := c.Request.Context()
 	caller := exchange.CallerOf(ctx)
 	switch rule, _ := l.table.Rule(c); rule.Counts {
-	case route.Nothing:
 	case route.WithExec:
 		ctx = l.limits.Defer(ctx)
 		c.Request = c.Request.WithContext(ctx)

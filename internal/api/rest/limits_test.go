@@ -106,8 +106,8 @@ func TestUsageRoute(t *testing.T) {
 	wantProblem(t, send(handler(t, w), "GET", "/api/usage", ""), 501, "not_supported")
 }
 
-// TestCountsOfRoutes: what of a request counts is declared with its route. Who joins a terminal was counted when its
-// exec began.
+// TestCountsOfRoutes: what of a request counts is declared with its route. Each join of a terminal counts, too: it is
+// recorded, and a client could join again and again.
 func TestCountsOfRoutes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -121,7 +121,7 @@ func TestCountsOfRoutes(t *testing.T) {
 	}
 	others := map[string]route.Counts{
 		"POST /api/threads/:thread/exec": route.WithExec, "POST /api/threads/:thread/execute_code": route.WithExec,
-		"POST /api/threads/:thread/skills/:skill/run": route.WithExec, "GET /api/threads/:thread/pty": route.Nothing,
+		"POST /api/threads/:thread/skills/:skill/run": route.WithExec,
 	}
 	for name, r := range s.table.Rules() {
 		if r.Counts != others[name] {

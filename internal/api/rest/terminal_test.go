@@ -132,6 +132,40 @@ func (h *terminalHost) runs() (stop chan struct{}, left chan struct{}) {
 	return stop, left
 }
 
+// TestTerminalsAtOnce: a terminal has a bounded number of clients, and a place is free again when one leaves.
+func TestTerminalsAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newTerminalHost(t)
+	h.w.follow = func(ctx context.Context, _ uint64, _ func(sandbox.Event) error) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	const most = 32
+	var first *websocket.Conn
+	for i := range most {
+		conn, status := h.dial("exec=tty", key("ann"))
+		if conn == nil {
+			t.Fatalf("client %d: %d", i, status)
+		}
+		if first == nil {
+			first = conn
+		}
+	}
+	if conn, status := h.dial("exec=tty", key("ann")); conn != nil || status != http.StatusTooManyRequests {
+		t.Errorf("one more: %d", status)
+	}
+	if err := first.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Fatal(err)
+	}
+	for t.Context().Err() == nil { // the server hears of it a moment later
+		if conn, status := h.dial("exec=tty", key("ann")); conn != nil {
+			return
+		} else if status != http.StatusTooManyRequests {
+			t.Fatalf("after one left: %d", status)
+		}
+	}
+}
+
 func TestTerminalInput(t *testing.T) {
 	t.Parallel()
 	h := newTerminalHost(t)

@@ -30,5 +30,5 @@ func (r Routes) Add(api *route.API) {
 // AddTerminal adds the route of terminals to api and to routes, where the checks of a request come before
 // it.
 func (r Routes) AddTerminal(api *route.API, routes gin.IRoutes) {
-	terminalRoutes{api, r.Terminals, r.Execs, r.Access, r.Heartbeat, r.Idle}.add(routes)
+	terminalRoutes{api, r.Terminals, r.Execs, r.Access, r.Heartbeat, r.Idle, &joined{}}.add(routes)
 }

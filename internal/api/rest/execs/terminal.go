@@ -33,6 +33,53 @@ type terminalRoutes struct {
 	access    *access.Authenticator
 	heartbeat time.Duration
 	idle      time.Duration // that a client may take nothing
+	joined    *joined
+}
+
+// Clients that may be at terminals at once, on one server.
+const (
+	maxAtTerminal  = 32  // of one exec
+	maxAtTerminals = 256 // of one user
+)
+
+// joined counts the clients at terminals.
+type joined struct {
+	mu      sync.Mutex
+	byExec  map[terminalName]int
+	byOwner map[sandbox.Owner]int
+}
+
+// terminalName is the terminal of an exec.
+type terminalName struct {
+	owner        sandbox.Owner
+	thread, exec string
+}
+
+// enter counts a client, which leave takes out again.
+func (j *joined) enter(n terminalName) (leave func(), err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.byExec[n] >= maxAtTerminal:
+		return nil, sandbox.TooManyCalls("%d clients are at this terminal, its most: close one, then join again", maxAtTerminal)
+	case j.byOwner[n.owner] >= maxAtTerminals:
+		return nil, sandbox.TooManyCalls("%d clients of this user are at terminals, the most: close one, then join again", maxAtTerminals)
+	}
+	if j.byExec == nil {
+		j.byExec, j.byOwner = map[terminalName]int{}, map[sandbox.Owner]int{}
+	}
+	j.byExec[n]++
+	j.byOwner[n.owner]++
+	return func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.byExec[n]--; j.byExec[n] == 0 {
+			delete(j.byExec, n)
+		}
+		if j.byOwner[n.owner]--; j.byOwner[n.owner] == 0 {
+			delete(j.byOwner, n.owner)
+		}
+	}, nil
 }
 
 // Limits of what a client sends to a terminal. A frame that is longer ends the connection; a message that
@@ -54,7 +101,7 @@ var (
 // routes, so that the document gets it by hand.
 func (s terminalRoutes) add(routes gin.IRoutes) {
 	routes.GET("/api/threads/:thread/pty", s.terminal)
-	op := route.On(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", route.TagRun, route.Agents.At(route.ExecOwner).Uncounted(), "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
+	op := route.On(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", route.TagRun, route.Agents.At(route.ExecOwner), "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
 	op.Description = `Of an exec started with "pty" and "background". Binary frames are bytes, in both directions. The client sends {"resize":{"cols","rows"}} as text. ` +
 		`The server sends as text {"next":n}: the next binary frame is event n, each one after it the next event, until it says so again; and {"exit":{…}} as the last frame. ` +
 		`With after the frames begin behind that event.`
@@ -98,7 +145,11 @@ func (s terminalRoutes) terminal(c *gin.Context) {
 		return
 	}
 	if err == nil {
-		err = s.terminals.JoinTerminal(ctx, x.Caller, thread, exec)
+		var leave func()
+		if leave, err = s.joined.enter(terminalName{x.Caller.Owner, thread, exec}); err == nil {
+			defer leave()
+			err = s.terminals.JoinTerminal(ctx, x.Caller, thread, exec)
+		}
 	}
 	if err != nil {
 		problem.Write(c.Writer, exchange.Problem(ctx, err))

@@ -36,12 +36,6 @@ func (r Rule) WithExec() Rule {
 	return r
 }
 
-// Uncounted returns the rule of a route whose requests count for no limit.
-func (r Rule) Uncounted() Rule {
-	r.Counts = Nothing
-	return r
-}
-
 // Streaming returns the rule of a route whose answer has no end of its own.
 func (r Rule) Streaming() Rule {
 	r.Endless = true
@@ -62,8 +56,6 @@ const (
 	OneRequest Counts = iota
 	// WithExec: the use case counts the request together with the exec that it starts, in one round trip.
 	WithExec
-	// Nothing counts: the request joins what was counted before.
-	Nothing
 )
 
 // AnyType stands for all media types. A browser asks before it sends a PUT to another site, so only a PUT
