@@ -91,6 +91,23 @@ func TestList(t *testing.T) {
 				}
 			}
 		}
+		// Places that no record has, as large as a client may send them.
+		for _, cursor := range []string{
+			"9999999999999999999.9999999999999999999.zz", "9223372036854775807.1.", "0.0.", "18446744073709551615-18446744073709551615",
+			"9007199254740992-0", "0-0", "1704067200000-99999", "99999999999999999999-0",
+		} {
+			items, _, err := l.List(ctx, Filter{Tenant: "acme", Cursor: cursor, User: "u1"})
+			if kind := sandbox.KindOf(err); kind != "" && kind != sandbox.Invalid {
+				t.Errorf("%s: %v", cursor, err)
+			} else if large := cursor[0] != '0' && cursor[:2] != "17"; err == nil && (len(items) == 30) != large {
+				t.Errorf("%s: %d records", cursor, len(items))
+			}
+			stopped, stop := context.WithCancel(ctx)
+			stop()
+			if kind := sandbox.KindOf(l.Follow(stopped, Filter{Tenant: "acme"}, cursor, func(Record, string) error { return nil })); kind != "" && kind != sandbox.Invalid && kind != sandbox.Unavailable {
+				t.Errorf("follow %s: %s", cursor, kind)
+			}
+		}
 		for _, bad := range []Filter{{Tenant: "acme", Limit: 1001}, {Tenant: "acme", Limit: -1}, {Tenant: "acme", Cursor: "x"}, {Tenant: "a}b"}} {
 			_, _, err := l.List(ctx, bad)
 			wantKind(t, err, sandbox.Invalid)

@@ -32,6 +32,7 @@ const entryBytes = 15
 const (
 	streamEpoch = 1704067200000
 	perMilli    = 4096
+	maxKey      = 1 << 53
 )
 
 // Chunks of an answer of Redis: they grow while nothing is found.
@@ -50,7 +51,12 @@ type redisView struct {
 
 var streamID = regexp.MustCompile(`^[0-9]{1,20}-[0-9]{1,20}$`)
 
-func (v *redisView) cursor(text string) bool { return streamID.MatchString(text) }
+func (v *redisView) cursor(text string) bool {
+	ms, n, _ := strings.Cut(text, "-")
+	_, err1 := strconv.ParseUint(ms, 10, 64)
+	_, err2 := strconv.ParseUint(n, 10, 64)
+	return streamID.MatchString(text) && err1 == nil && err2 == nil // Redis takes no larger number
+}
 
 func (v *redisView) flush(ctx context.Context) error { return v.ship.flush(ctx) }
 
@@ -62,7 +68,7 @@ func streamKey(id string) uint64 {
 	if a < streamEpoch {
 		return 0
 	}
-	return (a-streamEpoch)*perMilli + min(b, perMilli-1)
+	return min(a-streamEpoch, maxKey/perMilli)*perMilli + min(b, perMilli-1) // a client may send any number
 }
 
 func idOf(key uint64) string {

@@ -173,11 +173,12 @@ func (m *methods) list(ctx context.Context, member string, cursor *string, metho
 		return nil, m.wireError(ctx, err)
 	}
 	delete(r.members, "nextCursor")
+	from = min(from, len(all)) // a client may send any number
 	to := min(from+pageSize, len(all))
 	if to < len(all) {
 		r.members["nextCursor"] = json.RawMessage(strconv.Quote(strconv.Itoa(to)))
 	}
-	page, err := json.Marshal(append([]json.RawMessage{}, all[min(from, to):to]...))
+	page, err := json.Marshal(append([]json.RawMessage{}, all[from:to]...))
 	if err != nil {
 		return nil, err
 	}

@@ -132,6 +132,17 @@ func TestMCPNamesAreReversible(t *testing.T) {
 		if prompt != `"odd_name___greet"` || h.w.asked.Server != "odd name/" || member(t, string(h.w.asked.Params), "name") != `"greet"` || member(t, res, "messages", 0, "content", "uri") != uri {
 			t.Errorf("prompt %s, asked %s, got %s", prompt, h.w.asked.Params, res)
 		}
+		for _, cursor := range []string{"9223372036854775807", "9223372036854775800", "1000000"} { // behind the end
+			for _, list := range []string{"tools", "resources", "resourceTemplates", "prompts"} {
+				method := map[string]string{"resourceTemplates": "resources/templates"}[list]
+				if method == "" {
+					method = list
+				}
+				if got := c.ok(method+"/list", `{"cursor":"`+cursor+`"}`); !strings.Contains(got, `"`+list+`":[]`) || strings.Contains(got, "nextCursor") {
+					t.Errorf("%s after %s: %s", list, cursor, got)
+				}
+			}
+		}
 		for _, bad := range []string{"f:///a", "skerry-mcp://", "skerry-mcp://fs", "skerry-mcp://%zz/x", "skill://pdf/none"} {
 			if a := c.ask("resources/read", `{"uri":"`+bad+`"}`); a.Error == nil || a.Error.Code != map[bool]int{true: -32002, false: -32602}[c.legacy] {
 				t.Errorf("%s: %+v", bad, a)
