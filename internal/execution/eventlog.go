@@ -55,6 +55,20 @@ func (l *eventLog) addLocked(ev sandbox.Event) {
 	l.notify()
 }
 
+// count counts bytes that are kept beside the events. Calls that wait for approvals may add events at the same time.
+func (l *eventLog) count(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes += int64(n)
+}
+
+// size returns the bytes that are kept.
+func (l *eventLog) size() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
+}
+
 // notify wakes the waiting goroutines. The caller holds mu.
 func (l *eventLog) notify() {
 	close(l.changed)

@@ -194,7 +194,7 @@ func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
 const exitNoInterpreter = 125
 
 // CountResult counts a result that is kept with the exec.
-func (e *Exec) CountResult(raw []byte) { e.log.bytes += int64(len(raw)) }
+func (e *Exec) CountResult(raw []byte) { e.log.count(len(raw)) }
 
 // Compose makes the result of an exec that sandboxd reports as ended.
 func (e *Exec) Compose(exit *sandboxv1.Exit) sandbox.Result {

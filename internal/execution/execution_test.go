@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,6 +141,20 @@ func TestRegistryIsBounded(t *testing.T) {
 	g.Expire(time.Now().Add(24 * time.Hour))
 	if len(g.byID) != 0 || g.held != 0 {
 		t.Errorf("after a day: %d known, %d bytes", len(g.byID), g.held)
+	}
+}
+
+// TestCountWhileCallsWait: the results of a context are counted while a call of the exec may still tell of its approval.
+func TestCountWhileCallsWait(t *testing.T) {
+	e := newExecution("x")
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() { e.CountResult(make([]byte, 10)) })
+		wg.Go(func() { e.log.addApproval(sandbox.Event{Type: sandbox.EventApprovalRequired, Data: make([]byte, 1)}) })
+	}
+	wg.Wait()
+	if got, want := e.log.size(), int64(100*10+min(100, maxApprovalEvents)); got != want {
+		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 }
 

@@ -133,7 +133,7 @@ func (g *Registry) End(e *Exec) {
 func (g *Registry) keep(e *Exec) {
 	g.know(e)
 	e.place = g.ended.PushBack(e)
-	g.held += e.log.bytes
+	g.held += e.log.size()
 	mine := g.of[e.Thread]
 	mine.ended = append(mine.ended, e)
 	for len(mine.ended) > keepPerThread {
@@ -150,7 +150,7 @@ func (g *Registry) oldest() *Exec {
 }
 
 func (g *Registry) forget(e *Exec) {
-	g.held -= e.log.bytes
+	g.held -= e.log.size()
 	g.ended.Remove(e.place)
 	delete(g.byID, e.ID)
 	mine := g.of[e.Thread]
