@@ -142,9 +142,12 @@ func (s *Approvals) find(ctx context.Context, c sandbox.ApprovalCall) (store.App
 			if !s.orphan(*a) || a.Used != nil || !decidable(a.State) {
 				return errTaken
 			}
-			if a.State == sandbox.ApprovalPending {
-				a.Waiter, a.Exec = s.o.Replica, c.Exec
-			} else {
+			switch {
+			case a.State == sandbox.ApprovalPending: // from now on it is a request of this caller
+				a.Waiter, a.Exec, a.Request, a.KeyID = s.o.Replica, c.Exec, c.Caller.RequestID, c.Caller.KeyID
+			case a.State == sandbox.ApprovalApproved && byKey(c.Caller, a.Decision.KeyID):
+				return errOwn
+			default:
 				use(a)
 			}
 			return nil
@@ -176,6 +179,14 @@ func (s *Approvals) takeUp(ctx context.Context, a store.ApprovalRecord, c sandbo
 func decidable(state sandbox.ApprovalState) bool {
 	return state == sandbox.ApprovalPending || state == sandbox.ApprovalApproved || state == sandbox.ApprovalDenied
 }
+
+// byKey reports whether a caller uses this very key: what it approved of other callers' calls is not for its own. A
+// token has the name of its issuer there.
+func byKey(c sandbox.Caller, key string) bool {
+	return c.Method == sandbox.ByKey && c.KeyID == key
+}
+
+var errOwn = sandbox.Errorf(sandbox.Conflict, "the caller approved this request itself")
 
 var errTaken = sandbox.Errorf(sandbox.Conflict, "another call has this request")
 

@@ -418,6 +418,87 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
+// TestTakenUpByAnother: who takes up a request after its server ended cannot approve it, and uses no decision of its own.
+func TestTakenUpByAnother(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	developer := boss
+	developer.Owner = ann
+	mine := call("1")
+	mine.Caller = developer
+	lost := func() sandbox.Approval {
+		one := r.server("one", nil)
+		answer, _ := r.ask(one, call("1"))
+		a := r.pending(one, 1)
+		one.kill()
+		_ = r.answer(answer)
+		return a
+	}
+	two := r.server("two", nil)
+	a := lost()
+	before := len(r.book.of(audit.ActionApprovalRequest))
+	answer, leave := r.ask(two, mine)
+	for len(r.book.of(audit.ActionApprovalRequest)) == before { // taken up
+		time.Sleep(time.Millisecond)
+	}
+	if got := r.pending(two, 1); got.ID != a.ID || got.KeyID != developer.KeyID {
+		t.Errorf("taken up as %+v", got)
+	}
+	if _, err := two.Decide(t.Context(), developer, a.ID, approve); !errors.Is(err, sandbox.Forbidden) {
+		t.Errorf("a developer approves its own call: %v", err)
+	}
+	leave()
+	_ = r.answer(answer)
+
+	a = lost()
+	if _, err := two.Decide(t.Context(), developer, a.ID, approve); err != nil {
+		t.Fatal(err)
+	}
+	answer, leave = r.ask(two, mine)
+	if got := r.pending(two, 1); got.ID == a.ID || got.KeyID != developer.KeyID {
+		t.Errorf("a developer uses its own approval: %+v", got)
+	}
+	leave()
+	_ = r.answer(answer)
+	answer, _ = r.ask(two, call("1"))
+	if err := r.answer(answer); err != nil {
+		t.Errorf("the agent's call, made again: %v", err)
+	}
+}
+
+// TestOwnLastingApproval: a lasting approval is not for the calls of the key that gave it.
+func TestOwnLastingApproval(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.server("one", nil)
+	developer := boss
+	developer.Owner = ann
+	mine := call("1")
+	mine.Caller = developer
+	own, leave := r.ask(s, mine)
+	a := r.pending(s, 1)
+	theirs, _ := r.ask(s, call("2"))
+	if _, err := s.Decide(t.Context(), developer, r.pending(s, 2).ID, sandbox.ApprovalVerdict{Approve: true, Scope: sandbox.ApproveThread}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.answer(theirs); err != nil {
+		t.Error(err)
+	}
+	if got := r.pending(s, 1); got.ID != a.ID {
+		t.Errorf("waits: %+v", got)
+	}
+	leave()
+	_ = r.answer(own)
+	own, leave = r.ask(s, mine)
+	r.pending(s, 1)
+	leave()
+	_ = r.answer(own)
+	theirs, _ = r.ask(s, call("3"))
+	if err := r.answer(theirs); err != nil {
+		t.Errorf("another caller: %v", err)
+	}
+}
+
 // TestTakenOver: a server that was held for dead uses no decision that another call has.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()

@@ -97,7 +97,7 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 			return sandbox.Errorf(sandbox.Conflict, "the request is %s already, by %s at %s", a.State, a.Decision.By, a.Decision.At.Format(time.RFC3339))
 		case a.State != sandbox.ApprovalPending:
 			return sandbox.Errorf(sandbox.Conflict, "the request is %s", a.State)
-		case v.Approve && c.Method == sandbox.ByKey && a.KeyID == c.KeyID: // of a token it is only the issuer
+		case v.Approve && byKey(c, a.KeyID):
 			return sandbox.Errorf(sandbox.Forbidden, "the call was made with this very key: approve it with another one")
 		}
 		a.State = state
@@ -107,7 +107,7 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 	})
 	if err == nil {
 		if err = s.grants.save(ctx, a); err == nil {
-			s.decideAlike(ctx, a)
+			s.decideAlike(ctx, c, a)
 		}
 	}
 	rec.Phase, rec.Parent, rec.Args, rec.Outcome = audit.PhaseResult, attempt.ID, nil, string(state)
@@ -129,8 +129,8 @@ func whoIs(c sandbox.Caller) string {
 }
 
 // decideAlike lets the other calls go on that wait for what a lasting approval has given by now: code may have made
-// many at once.
-func (s *Approvals) decideAlike(ctx context.Context, a store.ApprovalRecord) {
+// many at once. Those of the key that decides wait on.
+func (s *Approvals) decideAlike(ctx context.Context, c sandbox.Caller, a store.ApprovalRecord) {
 	if a.State != sandbox.ApprovalApproved || a.Decision.Scope == sandbox.ApproveOnce {
 		return
 	}
@@ -146,6 +146,9 @@ func (s *Approvals) decideAlike(ctx context.Context, a store.ApprovalRecord) {
 		now, err := s.o.Store.ChangeApproval(ctx, other.Tenant, other.ID, func(o *store.ApprovalRecord) error {
 			if o.State != sandbox.ApprovalPending {
 				return errTaken
+			}
+			if byKey(c, o.KeyID) {
+				return errOwn
 			}
 			d := *a.Decision
 			d.Scope, d.Reason = sandbox.ApproveOnce, why

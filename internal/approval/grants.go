@@ -20,14 +20,15 @@ type grantStore interface {
 // grants are the lasting approvals of threads.
 type grants struct{ store grantStore }
 
-// find returns a grant of the thread that covers the call. there: it has one.
+// find returns a grant of the thread that covers the call. there: it has one. What a key has granted is not for the
+// calls of that key.
 func (g grants) find(ctx context.Context, c sandbox.ApprovalCall) (found store.Grant, there bool, err error) {
 	list, err := g.store.Grants(ctx, c.Thread, grantName(c, sandbox.ApproveThread), grantName(c, sandbox.ApproveArguments))
 	if err != nil {
 		return store.Grant{}, false, err
 	}
 	for _, one := range list {
-		if one.Approval != "" {
+		if one.Approval != "" && (one.KeyID == "" || !byKey(c.Caller, one.KeyID)) {
 			return one, true, nil
 		}
 	}
@@ -39,7 +40,7 @@ func (g grants) save(ctx context.Context, a store.ApprovalRecord) error {
 	if a.State != sandbox.ApprovalApproved || a.Decision == nil || a.Decision.Scope == sandbox.ApproveOnce {
 		return nil
 	}
-	return g.store.SaveGrant(ctx, threadOf(a), grantName(callOf(a), a.Decision.Scope), store.Grant{Approval: a.ID, By: a.Decision.By})
+	return g.store.SaveGrant(ctx, threadOf(a), grantName(callOf(a), a.Decision.Scope), store.Grant{Approval: a.ID, By: a.Decision.By, KeyID: a.Decision.KeyID})
 }
 
 // grantName names what a lasting approval is good for.

@@ -334,6 +334,7 @@ func (s *conn) watch(ctx context.Context, channel string, changed func(text stri
 type Grant struct {
 	Approval string `json:"approval"`
 	By       string `json:"by"`
+	KeyID    string `json:"key_id,omitempty"` // of who decided; "": a grant of version 0.1
 }
 
 // saveGrantScript keeps a grant, unless the thread has ARGV[3] others.
