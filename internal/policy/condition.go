@@ -44,7 +44,8 @@ type condition struct {
 	text     string
 	program  cel.Program
 	usesArgs bool
-	loops    bool // over a list or a map, which takes the time that these take
+	looks    looks // at what of the arguments
+	loops    bool  // over a list or a map, which takes the time that these take
 }
 
 // names are what expressions may use, with their types; docs/policy.md describes them.
@@ -91,6 +92,9 @@ func compile(text string) (*condition, error) {
 		c.usesArgs = c.usesArgs || e.Kind() == ast.IdentKind && e.AsIdent() == "args"
 		c.loops = c.loops || e.Kind() == ast.ComprehensionKind
 	}))
+	if c.usesArgs {
+		c.looks = looksOf(checked.NativeRep().Expr(), c.loops)
+	}
 	cost := cel.CostLimit(maxCost)
 	if c.loops {
 		cost = cel.CostLimit(maxLoopCost)
@@ -125,6 +129,9 @@ func (c *condition) eval(ctx context.Context, f *facts) (bool, error) {
 	}
 	if c.usesArgs {
 		if err := f.read(); err != nil {
+			return false, fmt.Errorf("%s cannot be judged: %w", c.text, err)
+		}
+		if err := c.looks.check(f.vars["args"]); err != nil {
 			return false, fmt.Errorf("%s cannot be judged: %w", c.text, err)
 		}
 	}
@@ -170,7 +177,7 @@ func (r *Request) argsForCEL() (any, error) {
 	if len(r.Arguments) == 0 {
 		return map[string]any{}, nil
 	}
-	v, err := parse(r.Arguments)
+	v, err := parseArguments(r.Arguments)
 	if err != nil {
 		return nil, fmt.Errorf("the arguments: %w", err)
 	}

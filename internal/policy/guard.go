@@ -168,7 +168,7 @@ func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
 		return Plan{Tool: tool}, err
 	}
 	// Two programs may read such arguments differently: then the rules would judge others than the server gets.
-	if _, err := parse(args); err != nil {
+	if _, err := parseArguments(args); err != nil {
 		return Plan{Tool: tool}, sandbox.Errorf(sandbox.Invalid, "%s: input: %w", tool.Printed, err)
 	}
 	p := g.decide(ctx, Request{
@@ -188,9 +188,25 @@ func (g *Guard) PlanUpstream(ctx context.Context, c sandbox.Caller, t sandbox.Th
 	if !holder.uses(r.Server) {
 		return Plan{}, noServer(r.Server)
 	}
+	if len(r.Params) > 0 { // as of a tool call
+		if err := checkParams(r.Params); err != nil {
+			return Plan{}, sandbox.Errorf(sandbox.Invalid, "%s %s: %w", r.Server, r.Method, err)
+		}
+	}
 	p := g.decide(ctx, Request{Kind: KindUpstream, Caller: c, Thread: t, Server: r.Server, Tool: r.Method, Printed: r.Server + " " + r.Method, Arguments: r.Params, Capabilities: holder.names})
 	p.upstream = r
 	return p, nil
+}
+
+// checkParams looks at the parameters of a request, among which those of a prompt have arguments of their own.
+func checkParams(params json.RawMessage) error {
+	v, err := parseArguments(params)
+	if err != nil {
+		return err
+	}
+	object, _ := v.(map[string]any)
+	arguments, _ := object["arguments"].(map[string]any)
+	return onlyOnce(arguments)
 }
 
 // PlanRun looks at what is to run in a sandbox: r without time and capabilities. Permit says whether it may.

@@ -206,6 +206,26 @@ func TestUnplanned(t *testing.T) {
 	}
 }
 
+// TestArgumentsInTwoCases: arguments that a server may take for one do not reach it, whatever the rules look at.
+func TestArgumentsInTwoCases(t *testing.T) {
+	h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}, servers: map[string][]string{"s": nil}}
+	g := New(Options{Hub: h, Upstream: h})
+	for input, want := range map[string]sandbox.Kind{
+		`{"path":"/tmp","Path":"/etc"}`: sandbox.Invalid, `{"s":1,"ſ":2}`: sandbox.Invalid, `{"path":1,"path":2}`: sandbox.Invalid,
+		`{"path":"/tmp","data":{"a":1,"A":2}}`: "", `{"data":{"a":1,"a":2}}`: sandbox.Invalid,
+	} {
+		_, err := g.Plan(t.Context(), Call{Caller: caller, Thread: thread, Ref: sandbox.ToolRef{Printed: "s__x"}, Input: []byte(input)})
+		_, err2 := g.PlanUpstream(t.Context(), caller, thread, sandbox.UpstreamRequest{Server: "s", Method: "prompts/get", Params: json.RawMessage(input)})
+		if sandbox.KindOf(err) != want || sandbox.KindOf(err2) != want {
+			t.Errorf("%s: %v, %v", input, err, err2)
+		}
+	}
+	_, err := g.PlanUpstream(t.Context(), caller, thread, sandbox.UpstreamRequest{Server: "s", Method: "prompts/get", Params: json.RawMessage(`{"name":"p","arguments":{"a":"1","A":"2"}}`)})
+	if sandbox.KindOf(err) != sandbox.Invalid {
+		t.Errorf("of a prompt: %v", err)
+	}
+}
+
 // TestAnnotations: what a tool does not say has the specification's defaults, which assume the worst.
 func TestAnnotations(t *testing.T) {
 	for raw, want := range map[string]Annotations{

@@ -5,10 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 )
 
 // maxDepth is how deep arguments may be nested; the hub refuses deeper ones before.
@@ -36,6 +42,50 @@ func parse(text []byte) (any, error) {
 		return nil, fmt.Errorf("there is more than one JSON value")
 	}
 	return v, nil
+}
+
+// parseArguments is parse for what an MCP server gets. Names of arguments that differ only in case are an error:
+// some servers, all that read JSON as Go does among them, take them for one, and the rules would judge the other.
+// Within an argument such names may be data. There the conditions of rules look at what they name.
+func parseArguments(text []byte) (any, error) {
+	v, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	object, _ := v.(map[string]any)
+	return v, onlyOnce(object)
+}
+
+// onlyOnce reports names of an object that differ only in case.
+func onlyOnce(object map[string]any) error {
+	seen := make(map[string]string, len(object))
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		folded := foldName(name)
+		if other, twice := seen[folded]; twice {
+			return fmt.Errorf("%s and %s are one name for programs that ignore case; send one of them", shownPath([]string{other}), shownPath([]string{name}))
+		}
+		seen[folded] = name
+	}
+	return nil
+}
+
+// foldName is the same for names that some reader takes for one: it ignores case, and how Unicode writes a character.
+func foldName(name string) string {
+	if isASCII(name) {
+		return strings.ToLower(name)
+	}
+	fold := cases.Fold()
+	// Folding can undo the normal form and the other way round: twice is a fixed point.
+	return norm.NFKC.String(fold.String(norm.NFKC.String(fold.String(name))))
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] > unicode.MaxASCII {
+			return false
+		}
+	}
+	return true
 }
 
 func value(d *json.Decoder, path []string) (any, error) {

@@ -39,6 +39,39 @@ func held(d Decision) string {
 	return strings.Join(ids, " ")
 }
 
+// TestNamesInAnotherCase: an argument whose name differs only in case from one that a rule looks at is not judged, and
+// so denied: Go's encoding/json, and servers of other languages, take it for that name.
+func TestNamesInAnotherCase(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ when, args, want string }{
+		{`args.path.startsWith("/tmp/")`, `{"path":"/tmp/a"}`, "allow"},
+		{`args.path.startsWith("/tmp/")`, `{"path":"/tmp/a","Path":"/etc/passwd"}`, "deny"},
+		{`!has(args.path) || args.path == "x"`, `{"PATH":"/etc/passwd"}`, "deny"},
+		{`!has(args.path) || args.path == "x"`, `{"other":1}`, "allow"},
+		{`args.?path.orValue("") == ""`, `{"pATH":"/etc/passwd"}`, "deny"},
+		{`!("path" in args)`, `{"Path":1}`, "deny"},
+		{`args["skip"] == 1`, `{"skip":1,"\u017fkip":2}`, "deny"}, // ſ folds to s
+		{`args["key"] == 1`, `{"key":1,"\u212aey":2}`, "deny"},    // the Kelvin sign folds to k
+		{`args["key"] == 1`, `{"key":1,"\uff4bey":2}`, "deny"},    // a wide k
+		{`args.user.id == 1`, `{"user":{"id":1,"ID":2}}`, "deny"},
+		{`args.user.id == 1`, `{"user":{"id":1},"other":{"ID":2}}`, "allow"},
+		{`!has(args.user) || args.user.id == 1`, `{"User":{"id":2}}`, "deny"},
+		{`args.list.all(x, !has(x.id) || x.id == 1)`, `{"list":[{"id":1},{"Id":2}]}`, "deny"},
+		{`args.all(k, k != "path")`, `{"Path":1}`, "deny"},
+		{`args.method == "delete"`, `{"method":"delete","data":{"DELETE":1,"Delete":2}}`, "allow"},
+		{`args.n == 1`, `{"n":1,"data":{"a":1,"A":2}}`, "allow"}, // data
+		{`args.n == 1`, `{"n":1,"data":{"a":1,"a":2}}`, "deny"},
+		{`args.n == 1`, `{"n":1,"a":1,"A":2}`, "deny"},
+	} {
+		rules := rules(t, "default: deny\nrules:\n- {id: r, effect: allow, match: {tool: one}, when: '"+c.when+"'}")
+		set := &Set{Global: rules}
+		d := set.Decide(t.Context(), Request{Kind: KindToolCall, Caller: caller, Thread: thread, Server: "s", Tool: "one", Arguments: json.RawMessage(c.args)})
+		if string(d.Effect()) != c.want {
+			t.Errorf("%s of %s: %s, want %s: %+v", c.when, c.args, d.Effect(), c.want, d.Why)
+		}
+	}
+}
+
 // TestDefaultRules: the built-in rules pass their own tests, and leave tools without annotations alone.
 func TestDefaultRules(t *testing.T) {
 	if len(Default().tests) < 5 {
