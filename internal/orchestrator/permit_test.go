@@ -22,6 +22,41 @@ func (r ruled) Decide(ctx context.Context, q policy.Request) policy.Decision {
 	return r.set.Decide(ctx, q)
 }
 
+// TestSubscriptionsAreDecidedOn: watching a resource of an MCP server is put to the rules and recorded, as reading it
+// is.
+func TestSubscriptionsAreDecidedOn(t *testing.T) {
+	t.Parallel()
+	rules, err := policy.Parse([]byte(`
+version: 1
+default: allow
+rules:
+- {id: private, effect: deny, match: {kind: mcp_request}, when: 'args.uri.startsWith("file:///private")'}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) {
+		o.Tools.Hub = policy.New(policy.Options{Hub: noTools{}, Upstream: noTools{}, Changes: noTools{}, Decider: ruled{set: &policy.Set{Global: rules}}})
+	})
+	for uri, want := range map[string]sandbox.Kind{"file:///public": "", "file:///private/x": sandbox.Forbidden} {
+		if err := h.Calls.WatchUpstream(t.Context(), caller, "a", "s", uri, func() {}); sandbox.KindOf(err) != want {
+			t.Errorf("%s: %v", uri, err)
+		}
+		list, _, err := h.audit.List(t.Context(), audit.Filter{Tenant: caller.Tenant, Action: audit.ActionUpstream})
+		if err != nil || len(list) < 2 {
+			t.Fatalf("%s: %d records, %v", uri, len(list), err)
+		}
+		outcome := "ok"
+		if want != "" {
+			outcome = "denied"
+		}
+		result, attempt := list[0], list[1] // newest first
+		if attempt.Subject != "s resources/subscribe" || !strings.Contains(string(attempt.Args), uri) || len(attempt.Why) == 0 || result.Outcome != outcome || result.Parent != attempt.ID {
+			t.Errorf("%s: %+v, %+v", uri, attempt, result)
+		}
+	}
+}
+
 // TestRunsAreDecidedOn: a command, code or script that the rules deny does not reach the sandbox, and its two records say
 // why; what they allow says so, too.
 func TestRunsAreDecidedOn(t *testing.T) {

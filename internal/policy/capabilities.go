@@ -171,19 +171,6 @@ func (g *Guard) Upstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread
 	return slices.DeleteFunc(slices.Clone(items), func(i sandbox.UpstreamItem) bool { return !h.uses(i.Server) }), nil
 }
 
-// Subscribe calls changed whenever a server that the caller may use says that a resource is another one now, until
-// ctx ends.
-func (g *Guard) Subscribe(ctx context.Context, c sandbox.Caller, t sandbox.Thread, server, uri string, changed func()) error {
-	h, err := g.holder(ctx, c, t)
-	if err != nil {
-		return err
-	}
-	if !h.uses(server) {
-		return noServer(server)
-	}
-	return g.o.Upstream.Subscribe(ctx, t, server, uri, changed)
-}
-
 func noServer(name string) error {
 	return sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q", name)
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -121,7 +122,7 @@ func TestCapabilitiesOfServers(t *testing.T) {
 		items, err2 := g.Upstream(ctx, who, thread, sandbox.UpstreamResources, "")
 		_, err3 := g.Upstream(ctx, who, thread, sandbox.UpstreamResources, "s")
 		_, err4 := g.PlanUpstream(ctx, who, thread, sandbox.UpstreamRequest{Server: "s", Method: "resources/read"})
-		err5 := g.Subscribe(ctx, who, thread, "s", "x:", func() {})
+		_, err5 := g.PlanUpstream(ctx, who, thread, sandbox.UpstreamRequest{Server: "s", Method: sandbox.MethodSubscribe, Params: json.RawMessage(`{"uri":"x:"}`)})
 		if err != nil || err2 != nil || len(servers) != c.want || len(items) != c.want {
 			t.Errorf("%v: %v %v, %v %v", c.caps, servers, err, items, err2)
 		}

@@ -282,6 +282,27 @@ func (g *Guard) MakeUpstream(ctx context.Context, p Plan, attempt string) (json.
 	return g.o.Upstream.Ask(ctx, p.request.Thread, p.upstream)
 }
 
+// MakeSubscription makes a planned request of MethodSubscribe: it calls changed whenever the server says that the
+// resource is another one now, until ctx ends. What the rules say later does not end it.
+func (g *Guard) MakeSubscription(ctx context.Context, p Plan, attempt string, changed func()) error {
+	if p.guard != g || p.request.Kind != KindUpstream || p.upstream.Method != sandbox.MethodSubscribe {
+		return errUnplanned
+	}
+	params, err := parse(p.upstream.Params)
+	if err != nil {
+		return sandbox.Errorf(sandbox.Invalid, "%s: %w", p.request.Printed, err)
+	}
+	object, _ := params.(map[string]any)
+	uri, ok := object["uri"].(string)
+	if !ok {
+		return sandbox.Errorf(sandbox.Invalid, "%s: uri: name the resource", p.request.Printed)
+	}
+	if err := g.Permit(ctx, p, attempt); err != nil {
+		return err
+	}
+	return g.o.Upstream.Subscribe(ctx, p.request.Thread, p.upstream.Server, uri, changed)
+}
+
 // what names a request in an error.
 func what(r Request) string {
 	switch r.Kind {

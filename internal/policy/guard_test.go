@@ -226,6 +226,43 @@ func TestArgumentsInTwoCases(t *testing.T) {
 	}
 }
 
+// TestSubscription: watching a resource is put to the rules as reading it is.
+func TestSubscription(t *testing.T) {
+	h := &fakeHub{servers: map[string][]string{"s": nil}}
+	decider := setDecider{&Set{Global: rules(t, `default: allow
+rules:
+- {id: private, effect: deny, match: {kind: mcp_request}, when: 'args.uri.startsWith("file:///private")'}
+- {id: asked, effect: require_approval, match: {kind: mcp_request, tool: resources/subscribe}, when: 'args.uri == "file:///asked"'}
+`)}}
+	g := New(Options{Hub: h, Upstream: h, Decider: decider})
+	plan := func(params string) (Plan, error) {
+		return g.PlanUpstream(t.Context(), caller, thread, sandbox.UpstreamRequest{Server: "s", Method: sandbox.MethodSubscribe, Params: json.RawMessage(params)})
+	}
+	for params, want := range map[string]sandbox.Kind{
+		`{"uri":"file:///public"}`: "", `{"uri":"file:///private/x"}`: sandbox.Forbidden, `{"uri":"file:///asked"}`: sandbox.Forbidden, `{}`: sandbox.Invalid,
+	} {
+		h.sent = nil
+		p, err := plan(params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = g.MakeSubscription(t.Context(), p, "", func() {})
+		if sandbox.KindOf(err) != want && params != "{}" || (err == nil) != (len(h.sent) == 1) || params == "{}" && err == nil {
+			t.Errorf("%s: %v, sent %v", params, err, h.sent)
+		}
+	}
+	h.sent = nil
+	read, err := g.PlanUpstream(t.Context(), caller, thread, sandbox.UpstreamRequest{Server: "s", Method: "resources/read", Params: json.RawMessage(`{"uri":"x:"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []Plan{{}, read} {
+		if err := g.MakeSubscription(t.Context(), p, "", func() {}); !errors.Is(err, errUnplanned) || len(h.sent) != 0 {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}
+
 // TestAnnotations: what a tool does not say has the specification's defaults, which assume the worst.
 func TestAnnotations(t *testing.T) {
 	for raw, want := range map[string]Annotations{

@@ -20,10 +20,13 @@ type UpstreamItem struct {
 	Raw     json.RawMessage // the object as the server wrote it
 }
 
+// MethodSubscribe asks an MCP server to tell when a resource changes. Its one parameter is "uri".
+const MethodSubscribe = "resources/subscribe"
+
 // UpstreamRequest is a request for one MCP server, in the words of the protocol.
 type UpstreamRequest struct {
 	Server string
-	Method string          // "resources/read", "prompts/get" or "completion/complete"
+	Method string          // "resources/read", "prompts/get", "completion/complete" or MethodSubscribe
 	Params json.RawMessage // an object
 }
 

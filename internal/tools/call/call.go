@@ -31,7 +31,7 @@ type Upstream interface {
 	Upstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
 	PlanUpstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread, r sandbox.UpstreamRequest) (policy.Plan, error)
 	MakeUpstream(ctx context.Context, p policy.Plan, attempt string) (json.RawMessage, error)
-	Subscribe(ctx context.Context, c sandbox.Caller, t sandbox.Thread, server, uri string, changed func()) error
+	MakeSubscription(ctx context.Context, p policy.Plan, attempt string, changed func()) error
 	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
 }
 
