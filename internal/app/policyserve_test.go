@@ -41,7 +41,7 @@ func rateGuard(t *testing.T, url, text string) *policy.Guard {
 func permitted(t *testing.T, g *policy.Guard, tenant, user, code string) error {
 	t.Helper()
 	o := sandbox.Owner{Tenant: tenant, User: user}
-	p := g.PlanRun(t.Context(), policy.Request{Kind: policy.KindCode, Caller: sandbox.Caller{Owner: o}, Thread: sandbox.Thread{Owner: o, ID: "t"}, Arguments: []byte(`{"code":"` + code + `"}`)})
+	p := g.PlanRun(t.Context(), policy.Request{Kind: policy.KindCode, Caller: sandbox.Caller{Owner: o}, Thread: sandbox.Thread{Owner: o, ID: "t"}, Arguments: []byte(`{"code":"` + code + `"}`)}, nil)
 	return g.Permit(t.Context(), p, "")
 }
 

@@ -85,6 +85,11 @@ rules:
 	if sandbox.KindOf(err) != sandbox.Forbidden || !strings.Contains(err.Error(), "needs an approval") {
 		t.Errorf("unapproved: %v", err)
 	}
+	// The environment is the caller's own: hidden in records, it hides nothing from the rules.
+	_, err = h.Runs.RunCommand(ctx, caller, "b", sandbox.Command{Shell: "rm -rf /tmp/x", Env: map[string]string{"X": "rm -rf /tmp/x"}})
+	if sandbox.KindOf(err) != sandbox.Forbidden {
+		t.Errorf("hidden by its environment: %v", err)
+	}
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +99,7 @@ rules:
 		t.Errorf("reached the sandbox: %q", what)
 	default:
 	}
-	list, _, err := h.audit.List(ctx, audit.Filter{Tenant: caller.Tenant, Action: audit.ActionExec})
+	list, _, err := h.audit.List(ctx, audit.Filter{Tenant: caller.Tenant, Action: audit.ActionExec, Thread: "a"})
 	if err != nil || len(list) != 4 {
 		t.Fatalf("%d records, %v", len(list), err)
 	}

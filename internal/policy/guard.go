@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -65,6 +68,7 @@ type Options struct {
 type Guard struct {
 	o   Options
 	now func() time.Time
+	key [sha256.Size]byte // of argsHash
 }
 
 // New returns a guard. It panics without a hub: that is a mistake of the program, found when it starts.
@@ -78,7 +82,9 @@ func New(o Options) *Guard {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Guard{o: o, now: time.Now}
+	g := &Guard{o: o, now: time.Now}
+	_, _ = rand.Read(g.key[:]) // never fails
+	return g
 }
 
 // Call is a tool call that a caller wants to make.
@@ -209,15 +215,18 @@ func checkParams(params json.RawMessage) error {
 	return onlyOnce(arguments)
 }
 
-// PlanRun looks at what is to run in a sandbox: r without time and capabilities. Permit says whether it may.
-func (g *Guard) PlanRun(ctx context.Context, r Request) Plan {
+// PlanRun looks at what is to run in a sandbox: r without time and capabilities. Permit says whether it may. hide takes
+// the run's secrets out of a text that people see; nil: there are none.
+func (g *Guard) PlanRun(ctx context.Context, r Request, hide func([]byte) []byte) Plan {
 	h, err := g.holder(ctx, r.Caller, r.Thread)
 	if err != nil {
 		g.o.Log.Error("policy: the capabilities of a thread cannot be known", "thread", r.Thread.String(), "error", err)
 		return Plan{guard: g, request: r, decision: Decision{Why: Why{Effect: Deny, Rules: []Reason{{Rule: "capabilities", Effect: Deny, Text: "they cannot be known now"}}}}}
 	}
 	r.Capabilities = h.names
-	return g.decide(ctx, r)
+	p := g.decide(ctx, r)
+	p.hide = hide
+	return p
 }
 
 func (g *Guard) decide(ctx context.Context, r Request) Plan {
@@ -244,12 +253,11 @@ func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
 	if g.o.Approver == nil {
 		return sandbox.Errorf(sandbox.Forbidden, "%s needs an approval%s, and no one can give it on this server", what(p.request), because(d, RequireApproval))
 	}
-	sum := sha256.Sum256(p.request.Arguments)
 	shown := []byte(p.request.Arguments)
 	if p.hide != nil {
-		shown = p.hide(shown)
+		shown = p.hide(bytes.Clone(shown))
 	}
-	err := g.o.Approver.Approve(ctx, ApprovalRequest{Request: p.request, Decision: d, Shown: p.Shown(shown), ArgsHash: hex.EncodeToString(sum[:]), Attempt: attempt})
+	err := g.o.Approver.Approve(ctx, ApprovalRequest{Request: p.request, Decision: d, Shown: p.Shown(shown), ArgsHash: g.argsHash(p.request.Arguments, shown), Attempt: attempt})
 	if err != nil {
 		return err
 	}
@@ -258,6 +266,18 @@ func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
 		return refusal(again)
 	}
 	return nil
+}
+
+// argsHash tells arguments apart. Of arguments with a secret, readers of the log could test guesses by a plain hash:
+// they get one by a key of this process.
+func (g *Guard) argsHash(args, shown []byte) string {
+	if bytes.Equal(args, shown) {
+		sum := sha256.Sum256(args)
+		return hex.EncodeToString(sum[:])
+	}
+	mac := hmac.New(sha256.New, g.key[:])
+	_, _ = mac.Write(args) // a hash never fails
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // Make makes a planned tool call.

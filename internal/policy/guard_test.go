@@ -2,8 +2,11 @@ package policy
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -223,6 +226,46 @@ func TestArgumentsInTwoCases(t *testing.T) {
 	_, err := g.PlanUpstream(t.Context(), caller, thread, sandbox.UpstreamRequest{Server: "s", Method: "prompts/get", Params: json.RawMessage(`{"name":"p","arguments":{"a":"1","A":"2"}}`)})
 	if sandbox.KindOf(err) != sandbox.Invalid {
 		t.Errorf("of a prompt: %v", err)
+	}
+}
+
+// asker notes what a person is asked.
+type asker struct{ asked []ApprovalRequest }
+
+func (a *asker) Approve(_ context.Context, r ApprovalRequest) error {
+	a.asked = append(a.asked, r)
+	return nil
+}
+
+// TestHiddenFromPeople: rules judge a run as it is. People see it without its secrets, and two runs that differ in a
+// secret alone are not one to them; no one can test a guess of the secret by the hash.
+func TestHiddenFromPeople(t *testing.T) {
+	who := &asker{}
+	g := New(Options{Hub: &fakeHub{}, Approver: who, Decider: setDecider{&Set{Global: rules(t, `default: deny
+rules:
+- {id: r, effect: require_approval, match: {kind: exec}, when: 'args.command.contains("secret")'}
+`)}}})
+	hide := func(text []byte) []byte {
+		return regexp.MustCompile("secret[0-9]+").ReplaceAll(text, []byte("[redacted]"))
+	}
+	run := func(command string) ApprovalRequest {
+		t.Helper()
+		p := g.PlanRun(t.Context(), Request{Kind: KindExec, Caller: caller, Thread: thread, Arguments: json.RawMessage(`{"command":"` + command + `"}`)}, hide)
+		if err := g.Permit(t.Context(), p, ""); err != nil {
+			t.Fatal(err)
+		}
+		return who.asked[len(who.asked)-1]
+	}
+	one, again, two, plain := run("x secret1"), run("x secret1"), run("x secret2"), run("x secret")
+	if string(one.Shown) != `{"command":"x [redacted]"}` || string(two.Shown) != string(one.Shown) {
+		t.Errorf("shown %s, %s", one.Shown, two.Shown)
+	}
+	sum := func(text string) string { s := sha256.Sum256([]byte(text)); return hex.EncodeToString(s[:]) }
+	if one.ArgsHash != again.ArgsHash || one.ArgsHash == two.ArgsHash || one.ArgsHash == sum(`{"command":"x secret1"}`) {
+		t.Errorf("hashes %s, %s, %s", one.ArgsHash, again.ArgsHash, two.ArgsHash)
+	}
+	if plain.ArgsHash != sum(`{"command":"x secret"}`) {
+		t.Errorf("without a secret: %s", plain.ArgsHash)
 	}
 }
 

@@ -236,7 +236,7 @@ func spillDir(execID string) string { return sandbox.WorkspaceDir + "/.skerry/ex
 
 func (x *Runner) attempt(ctx context.Context, inst *instance.Instance, e *execution.Exec, args any, plan policy.Plan) (audit.Record, error) {
 	rec := audit.About(e.Caller, e.Thread, e.Spec.Action, audit.PhaseAttempt)
-	rec.Why, e.Spec.Subject = plan.Why(), plan.ShownText(e.Spec.Subject)
+	rec.Why, e.Spec.Subject = e.Secret.Hide.JSON(plan.Why()), plan.ShownText(e.Spec.Subject)
 	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.ID, e.Spec.Subject
 	rec.Args, rec.ArgsHash = audit.Args(e.Secret.Args(args))
 	if len(e.Named) > 0 {

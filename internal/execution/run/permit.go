@@ -16,8 +16,9 @@ import (
 // permits ask the policy before a run.
 type permits struct{ *Runner }
 
-// runArguments are what the policy, and a person, are asked about a run. The secrets of its environment are hidden
-// before either sees them.
+// runArguments are what the policy, and a person, are asked about a run. Rules judge them as they are: a caller
+// chooses the values of the environment, and could hide from the rules what it runs. Secrets are hidden before a person
+// sees them.
 type runArguments struct {
 	Command  string   `json:"command,omitempty"`
 	Argv     []string `json:"argv,omitempty"`
@@ -52,8 +53,8 @@ func (x permits) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread
 	if err != nil {
 		return policy.Plan{}, sandbox.Wrap(sandbox.Internal, err, "the run cannot be described")
 	}
-	q.Arguments = e.Secret.Hide.Bytes(text)
-	return x.o.Hub.PlanRun(ctx, q), nil
+	q.Arguments = text
+	return x.o.Hub.PlanRun(ctx, q, e.Secret.Hide.Bytes), nil
 }
 
 // sameSkill reports as an error that the skill of a script changed while a person thought about it.

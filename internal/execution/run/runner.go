@@ -77,7 +77,7 @@ type Threads interface {
 // Hub decides on runs.
 type Hub interface {
 	// PlanRun decides on what is to run in a sandbox; Permit says whether it may, once it is recorded.
-	PlanRun(ctx context.Context, r policy.Request) policy.Plan
+	PlanRun(ctx context.Context, r policy.Request, hide func([]byte) []byte) policy.Plan
 	Permit(ctx context.Context, p policy.Plan, attempt string) error
 }
 
