@@ -17,7 +17,7 @@ type approver struct{ *approval.Approvals }
 // Approve waits until a person has decided.
 func (a approver) Approve(ctx context.Context, r policy.ApprovalRequest) error {
 	c := sandbox.ApprovalCall{
-		Thread: r.Request.Thread, Caller: r.Request.Caller, Exec: r.Request.Exec, Server: r.Request.Server, Tool: r.Request.Printed, Skill: r.Request.Skill,
+		Thread: r.Request.Thread, Caller: r.Request.Caller, Exec: r.Request.Exec, Server: r.Request.Server, Tool: r.Request.Printed, Skill: r.Request.Skill, SkillDigest: r.Request.SkillDigest,
 		ArgsHash: r.ArgsHash, Bytes: int64(len(r.Request.Arguments)), Shown: r.Shown, Record: r.Attempt,
 	}
 	if r.Request.Kind != policy.KindToolCall && r.Request.Kind != policy.KindUpstream {

@@ -212,7 +212,7 @@ func (s *Approvals) add(ctx context.Context, c sandbox.ApprovalCall) (store.Appr
 	}
 	args, _ := audit.Args(c.Shown)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	a := store.ApprovalRecord{Waiter: s.o.Replica, Approval: sandbox.Approval{
+	a := store.ApprovalRecord{Waiter: s.o.Replica, SkillDigest: c.SkillDigest, Approval: sandbox.Approval{
 		ID: id.String(), State: sandbox.ApprovalPending, Tenant: c.Thread.Tenant, User: c.Thread.User, Thread: c.Thread.ID,
 		Exec: c.Exec, Request: c.Caller.RequestID, KeyID: c.Caller.KeyID, Server: cut(c.Server), Tool: cut(c.Tool), Skill: cut(c.Skill),
 		Arguments: args, ArgsHash: c.ArgsHash, Bytes: c.Bytes, Why: cut(c.Why), CreatedAt: now, ExpiresAt: now.Add(s.o.Timeout),

@@ -287,6 +287,12 @@ func TestScopes(t *testing.T) {
 	other = call("3")
 	other.Tool = "fs__remove"
 	asks("another tool", other, true)
+	script := call("4")
+	script.Server, script.Tool, script.Skill, script.SkillDigest = "", "skill_run", "pdf", "sha256:1"
+	give(script, sandbox.ApproveThread)
+	asks("the same skill", script, false)
+	script.SkillDigest = "sha256:2"
+	asks("a skill with other files", script, true)
 	if err := s.Forget(t.Context(), thread); err != nil {
 		t.Fatal(err)
 	}

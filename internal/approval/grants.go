@@ -46,6 +46,9 @@ func (g grants) save(ctx context.Context, a store.ApprovalRecord) error {
 // grantName names what a lasting approval is good for.
 func grantName(c sandbox.ApprovalCall, scope sandbox.ApprovalScope) string {
 	parts := []string{c.Server, c.Tool, c.Skill}
+	if c.SkillDigest != "" { // another skill of the name, and the same one with other files, are asked for again
+		parts = append(parts, c.SkillDigest)
+	}
 	if scope == sandbox.ApproveArguments {
 		parts = append(parts, c.ArgsHash)
 	}
@@ -59,7 +62,7 @@ func grantName(c sandbox.ApprovalCall, scope sandbox.ApprovalScope) string {
 
 // callOf is what a request tells of its call, as far as approvals tell calls apart.
 func callOf(a store.ApprovalRecord) sandbox.ApprovalCall {
-	return sandbox.ApprovalCall{Server: a.Server, Tool: a.Tool, Skill: a.Skill, ArgsHash: a.ArgsHash}
+	return sandbox.ApprovalCall{Server: a.Server, Tool: a.Tool, Skill: a.Skill, SkillDigest: a.SkillDigest, ArgsHash: a.ArgsHash}
 }
 
 func threadOf(a store.ApprovalRecord) sandbox.Thread {

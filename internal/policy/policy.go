@@ -59,8 +59,10 @@ type Request struct {
 	// environment: command, argv, cwd, language, code, skill, script and so on, of those what there is.
 	Arguments json.RawMessage
 	Skill     string // of a KindSkillRun
-	Untrusted bool   // the skill comes from a source that is not trusted
-	Time      time.Time
+	// SkillDigest is that of the skill's files: a lasting approval is for them alone.
+	SkillDigest string
+	Untrusted   bool // the skill comes from a source that is not trusted
+	Time        time.Time
 	// Capabilities are the capabilities of the caller in this thread.
 	Capabilities []string
 }

@@ -101,6 +101,7 @@ type ApprovalCall struct {
 	Tool        string // printed
 	Annotations json.RawMessage
 	Skill       string
+	SkillDigest string // of its files
 	ArgsHash    string
 	Bytes       int64           // of the arguments
 	Shown       json.RawMessage // the arguments without secrets that are known

@@ -33,6 +33,8 @@ type ApprovalRecord struct {
 	sandbox.Approval
 	// Waiter is the server whose caller waits; "": none does any more.
 	Waiter string `json:"waiter,omitempty"`
+	// SkillDigest is that of the files of the skill; "": it is about none.
+	SkillDigest string `json:"skill_digest,omitempty"`
 }
 
 // open reports whether something may still become of a request.
