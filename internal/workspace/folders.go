@@ -25,7 +25,8 @@ const FirstUID = 1_000_000
 // Names are the folders of a thread that its code may write.
 var Names = []string{"workspace", "uploads", "outputs"}
 
-// stageAge is how old the beginning of a thread's folder must be to be the rest of a server that died.
+// stageAge is how old the beginning of a thread's folder, or of a file, must be to be the rest of a server that
+// died.
 const stageAge = time.Hour
 
 // UIDs hands out the uids of threads' files, each once.
@@ -184,6 +185,7 @@ func (f *Folders) RemoveDiscarded(ctx context.Context, trash string, uid int) er
 
 // Sweep finishes what servers that died had begun to delete or to make: it counts for the user.
 func (f *Folders) Sweep(ctx context.Context) {
+	f.sweepStages()
 	dirs, err := filepath.Glob(filepath.Join(f.o.DataDir, "tenants", "*", "users", "*", "threads", ".*-*"))
 	if err != nil {
 		return
@@ -200,6 +202,22 @@ func (f *Folders) Sweep(ctx context.Context) {
 		}
 		if err := f.RemoveDiscarded(ctx, dir, uid); err != nil {
 			f.o.Log.Warn("files of a deleted thread are not all deleted", "error", err)
+		}
+	}
+}
+
+// sweepStages removes the files that servers that died did not get into their places.
+func (f *Folders) sweepStages() {
+	staged, err := filepath.Glob(filepath.Join(f.o.DataDir, "tenants", "*", "users", "*", "threads", "*", paths.StageDir, "*"))
+	if err != nil {
+		return
+	}
+	for _, file := range staged {
+		if info, err := os.Lstat(file); err != nil || time.Since(info.ModTime()) < stageAge {
+			continue
+		}
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.o.Log.Warn("a file that a server did not finish is not deleted", "file", file, "error", err)
 		}
 	}
 }

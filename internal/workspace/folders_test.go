@@ -99,3 +99,29 @@ func TestSweep(t *testing.T) {
 		t.Errorf("what is not there: %v", err)
 	}
 }
+
+// TestSweepStages: what a server that died did not get into its place goes, and only when it is old.
+func TestSweepStages(t *testing.T) {
+	f, thread := newFolders(t)
+	dir := f.Dir(thread)
+	if _, err := f.Make(t.Context(), dir, Fill); err != nil {
+		t.Fatal(err)
+	}
+	stage := filepath.Join(dir, ".stage")
+	if err := os.Mkdir(stage, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"old", "young"} {
+		if err := os.WriteFile(filepath.Join(stage, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := time.Now().Add(-2 * stageAge)
+	if err := os.Chtimes(filepath.Join(stage, "old"), long, long); err != nil {
+		t.Fatal(err)
+	}
+	f.Sweep(t.Context())
+	if left, err := os.ReadDir(stage); err != nil || len(left) != 1 || left[0].Name() != "young" {
+		t.Errorf("%v, %v", left, err)
+	}
+}

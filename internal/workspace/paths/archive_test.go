@@ -54,17 +54,17 @@ func TestArchiveRoundTrip(t *testing.T) {
 	f, host := thread(t)
 	work := filepath.Join(host, "workspace")
 	mkdirs(t, filepath.Join(work, "a", "empty"))
-	mkdirs(t, filepath.Join(work, "sub", ".skerry"))
+	mkdirs(t, filepath.Join(work, ".skerry"))
+	mkdirs(t, filepath.Join(work, "sub"))
 	put(t, filepath.Join(work, "a", "log:12 30.txt"), "one\n")
 	put(t, filepath.Join(work, "a", strings.Repeat("ü", 120)), "long name")
 	put(t, filepath.Join(work, "large"), strings.Repeat("0123456789abcdef", (wholeBytes+4096)/16))
 	put(t, filepath.Join(work, "run.sh"), "#!/bin/sh\n")
-	put(t, filepath.Join(work, "sub", ".skerry", "spilled"), "the server's")
+	put(t, filepath.Join(work, ".skerry", "spilled"), "the server's")
 	if err := os.Chmod(filepath.Join(work, "run.sh"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	wanted := strings.ReplaceAll(tree(t, work), "sub/.skerry drwxr-xr-x\n", "")
-	wanted = strings.ReplaceAll(wanted, "\nsub/.skerry/spilled -rw-r--r-- 12 \"the server's\"", "")
+	wanted := strings.ReplaceAll(tree(t, work), ".skerry drwxr-xr-x\n.skerry/spilled -rw-r--r-- 12 \"the server's\"\n", "")
 	outside := filepath.Join(filepath.Dir(host), "outside")
 	put(t, outside, "not yours")
 	link(t, outside, filepath.Join(work, "a", "out"))
@@ -118,6 +118,9 @@ func TestUnpackAll(t *testing.T) {
 	other, to := thread(t, func(o *Options) { o.Changing = func(p string) { changed = append(changed, p) } })
 	if u, err := other.Unpack(t.Context(), sandbox.UserDataDir, bytes.NewReader(out.Bytes())); err != nil || u.Files != 2 {
 		t.Fatalf("%+v %v", u, err)
+	}
+	if err := os.Remove(filepath.Join(to, StageDir)); err != nil {
+		t.Errorf("what was staged is left: %v", err)
 	}
 	if tree(t, to) != tree(t, host) || slices.Contains(changed, sandbox.UserDataDir) || len(changed) != 3 {
 		t.Errorf("%s\nchanged %v", tree(t, to), changed)
@@ -219,7 +222,6 @@ func TestHostileArchives(t *testing.T) {
 		"parent inside":     {tarOf(good, file("a/../../evil", "x")), sandbox.Invalid, `".."`},
 		"absolute":          {tarOf(good, file("/etc/evil", "x")), sandbox.Invalid, "absolute"},
 		"empty part":        {tarOf(good, file("a//b", "x")), sandbox.Invalid, "empty part"},
-		"own name":          {tarOf(good, file(tempPrefix+"x", "x")), sandbox.Invalid, "server's own"},
 		"name not text":     {tarOf(good, file("a\xff", "x")), sandbox.Invalid, "UTF-8"},
 		"long name":         {tarOf(good, file(strings.Repeat("n", 256), "x")), sandbox.Invalid, "255"},
 		"deep":              {tarOf(good, file(strings.Repeat("d/", maxDepth)+"x", "x")), sandbox.Invalid, "elements"},

@@ -2,10 +2,13 @@ package paths
 
 import (
 	"crypto/rand"
-	"encoding/hex"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -108,18 +111,23 @@ func (c *creator) mkdirOwned(dir *os.Root, name string) error {
 	return nil
 }
 
-// replace writes a new file beside the place and renames it over it. The file gets the mode of the file that
+// replace writes a new file in the stage and renames it over the place. The file gets the mode of the file that
 // was there, or else mode.
 func (c *creator) replace(p *place, body io.Reader, mode os.FileMode) (n int64, err error) {
-	temp := tempName()
-	file, err := c.file(p.dir, temp)
+	stage, err := p.m.stage()
+	if err != nil {
+		return 0, fail(err, p.virtual)
+	}
+	defer stage.Close() //nolint:errcheck // read-only
+	temp := rand.Text()
+	file, err := c.file(stage, temp)
 	if err != nil {
 		return 0, fail(err, p.virtual)
 	}
 	defer func() {
 		if err != nil {
 			_ = file.Close()
-			_ = p.dir.Remove(temp)
+			_ = stage.Remove(temp)
 			err = fail(err, p.virtual)
 		}
 	}()
@@ -135,7 +143,37 @@ func (c *creator) replace(p *place, body io.Reader, mode os.FileMode) (n int64, 
 	if err = file.Close(); err != nil {
 		return 0, err
 	}
-	return n, p.dir.Rename(temp, p.base)
+	return n, renameOver(stage, temp, p.dir, p.base)
+}
+
+// stage opens the folder where files of a writable mount are made before they take their place.
+func (m *mount) stage() (*os.Root, error) {
+	top, err := m.parent.open()
+	if err == nil && top == nil {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := top.Mkdir(StageDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return openDir(top, StageDir)
+}
+
+// renameOver moves a file between two open folders, in place of what has its new name.
+func renameOver(from *os.Root, name string, to *os.Root, base string) error {
+	a, err := from.Open(".")
+	if err != nil {
+		return err
+	}
+	defer a.Close() //nolint:errcheck // read-only
+	b, err := to.Open(".")
+	if err != nil {
+		return err
+	}
+	defer b.Close() //nolint:errcheck // read-only
+	return unix.Renameat(int(a.Fd()), name, int(b.Fd()), base)
 }
 
 // add writes to the end of a file that is there.
@@ -160,10 +198,4 @@ func (c *creator) add(p *place, body io.Reader) (Written, error) {
 		return Written{}, fail(err, p.virtual)
 	}
 	return Written{Path: p.virtual, Bytes: info.Size() + n, Added: n}, nil
-}
-
-func tempName() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return tempPrefix + hex.EncodeToString(b[:])
 }

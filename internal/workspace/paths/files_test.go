@@ -208,7 +208,6 @@ func TestGlobGrep(t *testing.T) {
 	put(t, filepath.Join(w, "src/b.py"), "hello = 1")
 	put(t, filepath.Join(w, "src/deep/c.txt"), "say hello\n")
 	put(t, filepath.Join(w, "src/d.bin"), "hello\x00")
-	put(t, filepath.Join(w, "src/.skerry-tmp-1"), "hello")
 	ctx := context.Background()
 	for pattern, want := range map[string]string{
 		"**/*.py": "a.py src/b.py", "*.py": "a.py", "src/*": "src/b.py src/d.bin src/deep", "**/{c,b}.*": "src/b.py src/deep/c.txt", "nope": "",

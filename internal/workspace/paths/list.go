@@ -61,7 +61,7 @@ func (n *namespace) collect(ctx context.Context, name string, depth, limit int, 
 	defer p.close()
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	l := Listing{Items: []Entry{}}
+	l, bytes := Listing{Items: []Entry{}}, 0
 	w := &walk{ctx: ctx, space: n, depth: depth, left: min(scan, maxScan)}
 	if scan <= limit {
 		w.left = limit
@@ -70,10 +70,11 @@ func (n *namespace) collect(ctx context.Context, name string, depth, limit int, 
 		if !keep(strings.TrimPrefix(e.virtual[len(p.virtual):], "/"), e.isDir()) {
 			return nil
 		}
-		if len(l.Items) == limit {
+		item := n.foundEntry(e)
+		if bytes += item.bytes(); len(l.Items) == limit || bytes > MaxEntryBytes {
 			return errStop
 		}
-		l.Items = append(l.Items, n.foundEntry(e))
+		l.Items = append(l.Items, item)
 		return nil
 	}
 	err = w.run(p)
@@ -81,7 +82,10 @@ func (n *namespace) collect(ctx context.Context, name string, depth, limit int, 
 	return l, err
 }
 
-// maxScan bounds how many entries one walk looks at, and so how many names it holds.
+// bytes is what an entry holds in memory that code in the sandbox chose.
+func (e Entry) bytes() int { return len(e.Path) + len(e.Symlink) }
+
+// maxScan bounds how many entries one walk looks at.
 const maxScan = 500_000
 
 func (n *namespace) foundEntry(e *found) Entry {

@@ -60,12 +60,16 @@ func (n *namespace) packing(ctx context.Context, name string, visit func(e *foun
 		return err
 	}
 	defer p.close()
-	w := &walk{ctx: ctx, space: n, depth: maxDepth, left: MaxArchiveEntries}
+	w, bytes := &walk{ctx: ctx, space: n, depth: maxDepth, left: MaxArchiveEntries}, 0
 	w.visit = func(e *found) error {
-		if e.isDir() && e.name == hiddenDir {
+		if e.virtual == keptDir && e.isDir() {
 			return fs.SkipDir
 		}
-		return visit(e, strings.TrimPrefix(e.virtual[len(p.virtual):], "/"))
+		rel := strings.TrimPrefix(e.virtual[len(p.virtual):], "/")
+		if bytes += len(rel); bytes > maxArchiveNames { // a ZIP archive ends with all of them, and Unpack takes no more
+			return errStop
+		}
+		return visit(e, rel)
 	}
 	switch err := w.run(p); {
 	case err != nil:
@@ -73,7 +77,7 @@ func (n *namespace) packing(ctx context.Context, name string, visit func(e *foun
 	case ctx.Err() != nil:
 		return fail(ctx.Err(), p.virtual)
 	case w.truncated:
-		return sandbox.Errorf(sandbox.QuotaExceeded, "%s: more than %d entries, or deeper than %d folders: get a folder of it", p.virtual, MaxArchiveEntries, maxDepth)
+		return sandbox.Errorf(sandbox.QuotaExceeded, "%s: more than %d entries, or %d bytes of names, or deeper than %d folders: get a folder of it", p.virtual, MaxArchiveEntries, maxArchiveNames, maxDepth)
 	}
 	return nil
 }

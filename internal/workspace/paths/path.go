@@ -16,12 +16,13 @@ const (
 	maxLinks     = 40
 )
 
-// tempPrefix begins the names of files that a write is not done with. They are hidden.
-const tempPrefix = ".skerry-tmp-"
+// StageDir is the folder in a thread's folder where the server makes files before they take their place. Code
+// in a sandbox can neither look into it nor make it. So all in it is the server's, whatever its name.
+const StageDir = ".stage"
 
-// hiddenDir holds what the server keeps in a workspace (spilled output). It is readable by path and
-// left out of Snapshot.
-const hiddenDir = ".skerry"
+// keptDir holds what the server keeps in a workspace (spilled output). It is readable by path and left out of
+// Snapshot and archives.
+const keptDir = sandbox.WorkspaceDir + "/.skerry"
 
 // roots are the only folders that a path may lie in.
 var roots = []string{sandbox.UserDataDir, sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir}
@@ -51,8 +52,6 @@ func Clean(name string) (string, error) {
 			return "", sandbox.Errorf(sandbox.Invalid, "path %.200q has \"..\" in it", name)
 		case len(elem) > maxNameBytes:
 			return "", sandbox.Errorf(sandbox.Invalid, "path has a name longer than %d bytes in it", maxNameBytes)
-		case strings.HasPrefix(elem, tempPrefix):
-			return "", sandbox.Errorf(sandbox.Invalid, "path %.200q: names that begin with %s are the server's own", name, tempPrefix)
 		}
 		depth++
 	}
@@ -91,5 +90,3 @@ func below(name, dir string) bool {
 func elements(clean string) []string {
 	return strings.FieldsFunc(clean, func(r rune) bool { return r == '/' })
 }
-
-func hidden(name string) bool { return strings.HasPrefix(name, tempPrefix) }

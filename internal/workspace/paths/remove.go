@@ -2,6 +2,7 @@ package paths
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
@@ -57,24 +58,16 @@ const flattenDepth = 32
 
 // removeTree removes dir/name. It follows no symbolic link.
 func removeTree(ctx context.Context, dir *os.Root, name string) error {
-	r := remover{ctx: ctx, top: dir}
-	if err := r.remove(dir, name, 0); err != nil {
-		return err
-	}
-	for len(r.moved) > 0 {
-		next := r.moved[len(r.moved)-1]
-		r.moved = r.moved[:len(r.moved)-1]
-		if err := r.remove(dir, next, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	r := remover{ctx: ctx}
+	return r.remove(dir, name, 0)
 }
 
+// remover removes a tree. What lies too deep it moves up into the tree's own top, so that what is left when
+// ctx ends is where it was: in the folder that was to be removed.
 type remover struct {
 	ctx   context.Context
-	top   *os.Root
-	moved []string // names in top that are still to be removed
+	top   *os.Root // the folder that is removed; nil until it is open
+	moved bool     // something lies in top that was not there when top was listed
 }
 
 func (r *remover) remove(dir *os.Root, name string, depth int) error {
@@ -96,11 +89,18 @@ func (r *remover) remove(dir *os.Root, name string, depth int) error {
 		return err
 	}
 	defer sub.Close() //nolint:errcheck // read-only
+	if depth == 0 {
+		r.top = sub
+	}
 	// New entries may appear while we remove; a process that makes them faster than we remove them ends
 	// with an error, not with us in a loop.
-	for range 100 {
+	for tries := 0; tries < 100; tries++ {
 		if err := r.empty(sub, depth); err != nil {
 			return err
+		}
+		if depth == 0 && r.moved { // that was progress
+			r.moved, tries = false, 0
+			continue
 		}
 		err = dir.Remove(name)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -141,10 +141,9 @@ func (r *remover) empty(sub *os.Root, depth int) error {
 
 // flatten moves a deep folder up, to be removed from there.
 func (r *remover) flatten(dir *os.Root, name string) error {
-	to := tempName()
-	if err := relocate(&place{dir: dir, base: name}, &place{dir: r.top, base: to}); err != nil {
+	if err := relocate(&place{dir: dir, base: name}, &place{dir: r.top, base: "removed-" + rand.Text()}); err != nil {
 		return err
 	}
-	r.moved = append(r.moved, to)
+	r.moved = true
 	return nil
 }

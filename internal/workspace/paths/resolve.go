@@ -105,6 +105,9 @@ func (r *resolver) step() (*place, error) {
 		return nil, r.up()
 	}
 	next := path.Join(r.at, name)
+	if next == sandbox.UserDataDir+"/"+StageDir {
+		return nil, leaves(r.asis)
+	}
 	if m := r.space.mounts[next]; m != nil {
 		return r.enter(m, next, last)
 	}

@@ -26,7 +26,7 @@ type Snapshot struct {
 	ok    bool
 }
 
-// OK is false when there were more than MaxEntries files and folders, or reading them took too long:
+// OK is false when there were more than MaxEntries files and folders, or MaxEntryBytes of paths, or reading them took too long:
 // then the Snapshot cannot be compared.
 func (s Snapshot) OK() bool { return s.ok }
 
@@ -51,7 +51,7 @@ func (f *FS) Snapshot(ctx context.Context) (Snapshot, error) {
 func (n *namespace) stamps(ctx context.Context, each func(*found, stamp) error) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, WalkBudget)
 	defer cancel()
-	left := MaxEntries
+	left, bytes := MaxEntries, 0
 	for _, m := range n.mounts {
 		if !m.data {
 			continue
@@ -60,13 +60,16 @@ func (n *namespace) stamps(ctx context.Context, each func(*found, stamp) error) 
 		if err != nil {
 			return false, err
 		}
-		w := &walk{ctx: ctx, space: n, depth: maxDepth, left: left, visit: func(e *found) error {
-			if e.isDir() && e.name == hiddenDir {
+		w := &walk{ctx: ctx, space: n, unsorted: true, depth: maxDepth, left: left, visit: func(e *found) error {
+			if e.virtual == keptDir && e.isDir() {
 				return fs.SkipDir
 			}
 			st, ok := e.info.Sys().(*syscall.Stat_t)
 			if !ok || !e.info.Mode().IsRegular() {
 				return nil
+			}
+			if bytes += len(e.virtual); bytes > MaxEntryBytes {
+				return errStop
 			}
 			return each(e, stamp{size: st.Size, mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), inode: st.Ino})
 		}}

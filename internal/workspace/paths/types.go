@@ -13,6 +13,7 @@ const (
 	MaxScanBytes     = 256 << 20 // largest file that Read counts the lines of
 	MaxEditBytes     = 16 << 20  // largest file that Edit changes
 	MaxEntries       = 10_000    // of one List or Glob, and of a Snapshot
+	MaxEntryBytes    = 4 << 20   // of the paths and links of these together
 	DefaultMatches   = 100       // of one Grep
 	MaxMatches       = 1000
 	MaxGrepFileBytes = 10 << 20 // larger files are passed over

@@ -127,7 +127,7 @@ func (u *unpacker) check(body *os.File) error {
 				return err
 			}
 			if p.info != nil && !a.dir {
-				u.left += p.info.Size() // its space is free again
+				u.left += freed(p.info) // when the new file has taken its place
 			}
 			u.missing[rel] = a.dir && p.info == nil && !p.isDir()
 		}

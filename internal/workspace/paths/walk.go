@@ -32,8 +32,20 @@ type walk struct {
 	left      int // entries it still visits
 	visit     func(e *found) error
 	opened    func(folder *os.File) // is told of each folder before its names are read; may be nil
-	truncated bool                  // there was more than depth, left or ctx allowed
+	unsorted  bool                  // the entries of a folder come in any order, and few names are held
+	held      int                   // bytes of the names that the folders on the way hold; at most maxHeld
+	truncated bool                  // there was more than depth, left, maxHeld or ctx allowed
 }
+
+const (
+	// maxHeld bounds the names that a sorted walk holds, of all folders that it is in together. So many are
+	// more than MaxArchiveEntries of the longest.
+	maxHeld = 32 << 20
+	// nameCost is what a name costs besides its bytes.
+	nameCost = 32
+	// namesAtOnce is how many names are read at a time.
+	namesAtOnce = 1024
+)
 
 // errStop ends a walk without being an error.
 var errStop = errors.New("stop")
@@ -59,10 +71,20 @@ func (w *walk) dir(dir *os.Root, virtual string, depth int) error {
 	if depth > min(w.depth, maxDepth) {
 		return nil
 	}
-	names, err := w.names(dir, virtual)
+	if w.unsorted {
+		return w.inAnyOrder(dir, virtual, depth)
+	}
+	names, cost, err := w.names(dir, virtual)
 	if err != nil {
 		return err
 	}
+	w.held += cost
+	defer func() { w.held -= cost }()
+	return w.entries(dir, virtual, names, depth)
+}
+
+// entries visits names of a folder.
+func (w *walk) entries(dir *os.Root, virtual string, names []string, depth int) error {
 	for _, name := range names {
 		if w.ctx.Err() != nil || w.left <= 0 {
 			return errStop
@@ -73,6 +95,48 @@ func (w *walk) dir(dir *os.Root, virtual string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// inAnyOrder visits what is in a folder as its names are read.
+func (w *walk) inAnyOrder(dir *os.Root, virtual string, depth int) error {
+	inner := w.space.inner[virtual]
+	if err := w.entries(dir, virtual, inner, depth); err != nil || dir == nil {
+		return err
+	}
+	return w.read(dir, namesAtOnce, func(names []string) (more bool, err error) {
+		names = slices.DeleteFunc(names, func(n string) bool { return !w.shown(virtual, n, inner) })
+		return true, w.entries(dir, virtual, names, depth)
+	})
+}
+
+// read calls each with the names of a folder, so many at a time, until it wants no more.
+func (w *walk) read(dir *os.Root, atOnce int, each func(names []string) (more bool, err error)) error {
+	list, err := dir.Open(".")
+	if err != nil {
+		return passOver(err)
+	}
+	defer list.Close() //nolint:errcheck // read-only
+	if w.opened != nil {
+		w.opened(list)
+	}
+	for w.ctx.Err() == nil {
+		names, err := list.Readdirnames(atOnce)
+		if more, err := each(names); err != nil || !more {
+			return err
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return passOver(err)
+		}
+	}
+	return nil
+}
+
+// shown reports whether a name of a host folder is an entry of it: mounts have theirs, and the stage is the server's.
+func (w *walk) shown(virtual, name string, inner []string) bool {
+	return !slices.Contains(inner, name) && (virtual != sandbox.UserDataDir || name != StageDir)
 }
 
 // entry visits one name, and what is in it.
@@ -144,35 +208,27 @@ func (n *namespace) made(virtual string) bool {
 	return ok || n.mounts[virtual] != nil
 }
 
-// names lists a folder, sorted, no more names than the walk has left.
-func (w *walk) names(dir *os.Root, virtual string) ([]string, error) {
-	names := slices.Clone(w.space.inner[virtual])
+// names lists a folder, sorted, no more names than the walk has left and may hold, and says what holding them costs.
+func (w *walk) names(dir *os.Root, virtual string) (names []string, cost int, err error) {
+	inner := w.space.inner[virtual]
+	names = slices.Clone(inner)
 	if dir == nil {
-		return names, nil
+		return names, 0, nil
 	}
-	list, err := dir.Open(".")
-	if err != nil {
-		return names, passOver(err)
-	}
-	defer list.Close() //nolint:errcheck // read-only
-	if w.opened != nil {
-		w.opened(list)
-	}
-	inner := names
-	for len(names) <= w.left && w.ctx.Err() == nil {
-		part, err := list.Readdirnames(min(1024, w.left+1))
+	err = w.read(dir, min(namesAtOnce, w.left+1), func(part []string) (bool, error) {
 		for _, n := range part {
-			if !hidden(n) && !slices.Contains(inner, n) {
-				names = append(names, n)
+			if !w.shown(virtual, n, inner) {
+				continue
 			}
+			if w.held+cost+len(n)+nameCost > maxHeld {
+				w.truncated = true
+				return false, nil
+			}
+			cost += len(n) + nameCost
+			names = append(names, n)
 		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, passOver(err)
-		}
-	}
+		return len(names) <= w.left, nil
+	})
 	slices.Sort(names)
-	return names, nil
+	return names, cost, err
 }

@@ -38,7 +38,7 @@ type Watch struct {
 func NewWatch(path string, recursive bool) *Watch { return &Watch{path: path, recursive: recursive} }
 
 // Look returns what changed since the look before, sorted by path; the first look returns nothing. What came and went in
-// between is not seen. QuotaExceeded: the folder has more than MaxEntries.
+// between is not seen. QuotaExceeded: the folder has more than MaxEntries, or MaxEntryBytes.
 func (w *Watch) Look(ctx context.Context, f *FS) ([]Change, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, WalkBudget)
@@ -48,9 +48,13 @@ func (w *Watch) Look(ctx context.Context, f *FS) ([]Change, error) {
 		return nil, err
 	}
 	defer p.close()
-	now := map[string]Entry{}
+	now, bytes := map[string]Entry{}, 0
 	walk := &walk{ctx: ctx, space: f.space, depth: 1, left: MaxEntries, visit: func(e *found) error {
-		now[e.virtual] = f.space.foundEntry(e)
+		item := f.space.foundEntry(e)
+		if bytes += item.bytes(); bytes > MaxEntryBytes {
+			return errStop
+		}
+		now[e.virtual] = item
 		return nil
 	}}
 	if w.recursive {
@@ -65,7 +69,7 @@ func (w *Watch) Look(ctx context.Context, f *FS) ([]Change, error) {
 	case ctx.Err() != nil:
 		return nil, fail(ctx.Err(), p.virtual)
 	case walk.truncated:
-		return nil, sandbox.Errorf(sandbox.QuotaExceeded, "%s: more than %d entries: watch a folder of it", p.virtual, MaxEntries)
+		return nil, sandbox.Errorf(sandbox.QuotaExceeded, "%s: more than %d entries, or %d bytes of paths: watch a folder of it", p.virtual, MaxEntries, MaxEntryBytes)
 	}
 	var changes []Change
 	if w.before != nil {

@@ -52,13 +52,17 @@ func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Wri
 		return f.create.add(p, body)
 	}
 	if p.info != nil {
-		body.left += p.info.Size() // the space of the replaced file is free again
+		body.left += freed(p.info) // when the new file has taken its place
 	}
 	n, err := f.create.replace(p, body, 0o644)
 	if err != nil {
 		return Written{}, err
 	}
 	return Written{Path: p.virtual, Bytes: n, Added: n, Created: p.info == nil}, nil
+}
+
+func tooLarge(virtual string, most int64) error {
+	return sandbox.Errorf(sandbox.Invalid, "%s: larger than %d bytes", virtual, most)
 }
 
 // Edit replaces old by new in a text file of at most MaxEditBytes. Conflict when old is not in the
@@ -119,16 +123,15 @@ func (p *place) content(most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // read-only
-	tooLarge := sandbox.Errorf(sandbox.Invalid, "%s: larger than %d bytes", p.virtual, most)
 	if info.Size() > most {
-		return nil, tooLarge
+		return nil, tooLarge(p.virtual, most)
 	}
 	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err != nil {
 		return nil, fail(err, p.virtual)
 	}
 	if int64(len(content)) > most { // it grew meanwhile
-		return nil, tooLarge
+		return nil, tooLarge(p.virtual, most)
 	}
 	return content, nil
 }
