@@ -62,18 +62,12 @@ func (t *Tree) Change(uid int, durable bool) (*Changing, error) {
 
 // Sweep takes away what others left that were changing the tree when they ended.
 func (t *Tree) Sweep(ctx context.Context) error {
-	names, err := t.root.names(1 << 30)
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		if len(n) > len(Aside) && n[:len(Aside)] == Aside {
-			if err := t.root.removeAll(ctx, n); err != nil {
-				return err
-			}
+	return t.root.each(func(name string) error {
+		if len(name) <= len(Aside) || name[:len(Aside)] != Aside {
+			return nil
 		}
-	}
-	return nil
+		return t.root.removeAll(ctx, name)
+	})
 }
 
 // Incoming is the content of a file on its way into the tree.

@@ -198,7 +198,7 @@ func (d *Dir) names(limit int) ([]string, error) {
 	for {
 		some, err := f.Readdirnames(1024)
 		if all = append(all, some...); len(all) > limit {
-			return nil, fmt.Errorf("%w: more than %d files and folders", ErrTooMuch, limit)
+			return nil, tooMany(limit)
 		}
 		if err != nil || len(some) == 0 {
 			return all, nil // a folder that is removed meanwhile is empty
@@ -231,14 +231,8 @@ func RemoveFolder(ctx context.Context, path string) error {
 		return err
 	}
 	defer dir.Close()
-	names, err := dir.names(1 << 30)
-	if err != nil {
+	if err := dir.empty(ctx); err != nil {
 		return err
-	}
-	for _, n := range names {
-		if err := dir.removeAll(ctx, n); err != nil {
-			return err
-		}
 	}
 	err = unix.Unlinkat(parent.fd(), filepath.Base(path), unix.AT_REMOVEDIR)
 	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
@@ -266,19 +260,39 @@ func (d *Dir) removeAll(ctx context.Context, name string) error {
 	defer sub.Close()
 	sub.opened = -1        // it goes away
 	_ = sub.f.Chmod(0o700) // code may have made it read-only; one of another owner says so below
-	names, err := sub.names(1 << 30)
-	if err != nil {
+	if err := sub.empty(ctx); err != nil {
 		return err
-	}
-	for _, n := range names {
-		if err := sub.removeAll(ctx, n); err != nil {
-			return err
-		}
 	}
 	if err := unix.Unlinkat(d.fd(), name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
 		return d.fail("remove", name, err)
 	}
 	return nil
+}
+
+// empty takes away what is in it, as its names are read.
+func (d *Dir) empty(ctx context.Context) error {
+	return d.each(func(name string) error { return d.removeAll(ctx, name) })
+}
+
+// each calls do with each name in it, of which it holds few.
+func (d *Dir) each(do func(name string) error) error {
+	fd, err := openat(d.fd(), ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return d.fail("open", ".", err)
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close() //nolint:errcheck // it was read
+	for {
+		some, err := f.Readdirnames(1024)
+		for _, n := range some {
+			if err := do(n); err != nil {
+				return err
+			}
+		}
+		if err != nil || len(some) == 0 {
+			return nil // a folder that is removed meanwhile is empty
+		}
+	}
 }
 
 // cursor opens the folders of paths one after the other, and keeps those open that the next path has, too.

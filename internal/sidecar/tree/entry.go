@@ -68,6 +68,7 @@ const (
 	maxPath   = 4096
 	maxDepth  = 128
 	maxTarget = 4095
+	maxNames  = 64 << 20 // bytes of all paths and targets, which both ends keep in memory
 )
 
 // Aside begins the names in a tree's root that stand for what is not yet, or no longer, in it.
@@ -80,13 +81,21 @@ var ErrTooMuch = errors.New("beyond a limit")
 type Counter struct {
 	Limits
 	entries int
+	names   int // bytes of paths and targets
 	bytes   int64
+}
+
+func tooMany(entries int) error {
+	return fmt.Errorf("%w: more than %d files and folders", ErrTooMuch, entries)
 }
 
 // Add counts one entry in.
 func (c *Counter) Add(e Entry) error {
 	if c.entries++; c.entries > c.Entries {
-		return fmt.Errorf("%w: more than %d files and folders", ErrTooMuch, c.Entries)
+		return tooMany(c.Entries)
+	}
+	if c.names += len(e.Path) + len(e.Target); c.names > maxNames {
+		return fmt.Errorf("%w: the paths of all files together have more than %d bytes", ErrTooMuch, maxNames)
 	}
 	if e.Kind != File {
 		return nil

@@ -242,6 +242,39 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestListHoldsFewNames: names count when they are read, whatever they are: a walk that is in many folders would hold
+// those of each.
+func TestListHoldsFewNames(t *testing.T) {
+	dir := t.TempDir()
+	for _, sub := range []string{"", "z", "z/z"} {
+		must(t, os.MkdirAll(filepath.Join(dir, sub), 0o755))
+		for i := range 5 {
+			must(t, unix.Mkfifo(filepath.Join(dir, sub, fmt.Sprint(i)), 0o600))
+		}
+	}
+	for most, ok := range map[int]bool{16: false, 17: true} { // 15 FIFOs and two folders
+		list, err := open(t, dir, nil).List(t.Context(), "", Limits{Entries: most, Bytes: 1, FileBytes: 1})
+		if ok && (err != nil || len(list) != 2) || !ok && !errors.Is(err, ErrTooMuch) {
+			t.Errorf("at most %d: %d, %v", most, len(list), err)
+		}
+	}
+}
+
+// TestRemoveFolderHoldsFewNames: a folder of more names than are read at a time goes.
+func TestRemoveFolderHoldsFewNames(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "x")
+	for _, sub := range []string{"", "z"} {
+		must(t, os.MkdirAll(filepath.Join(dir, sub), 0o755))
+		for i := range 2500 {
+			must(t, os.WriteFile(filepath.Join(dir, sub, fmt.Sprint(i)), nil, 0o600))
+		}
+	}
+	must(t, RemoveFolder(t.Context(), dir))
+	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}
+
 // TestDigestsAreRemembered by what a stat tells, and not beyond.
 func TestDigestsAreRemembered(t *testing.T) {
 	dir := t.TempDir()

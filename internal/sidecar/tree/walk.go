@@ -50,7 +50,7 @@ func (t *Tree) Counts(path string) bool {
 func (t *Tree) List(ctx context.Context, path string, limits Limits) (List, error) {
 	w := walk{ctx: ctx, count: Counter{Limits: limits}, now: time.Now()}
 	if path == "" {
-		names, err := t.root.names(limits.Entries)
+		names, err := w.read(t.root)
 		if err != nil {
 			return nil, err
 		}
@@ -83,6 +83,7 @@ type walk struct {
 	count Counter
 	now   time.Time
 	list  List
+	names int // that were visited, or that the folders on the way hold, whatever they are
 }
 
 func (w *walk) all(d *Dir, path string, names []string, depth int) error {
@@ -130,11 +131,21 @@ func (w *walk) one(d *Dir, path, name string, depth int) error {
 		return err
 	}
 	w.list = append(w.list, e)
-	names, err := sub.names(w.count.Entries)
+	names, err := w.read(sub)
 	if err != nil {
 		return err
 	}
 	return w.all(sub, e.Path, names, depth+1)
+}
+
+// read lists a folder, no more names than are left of the limit: each level could hold as many.
+func (w *walk) read(d *Dir) ([]string, error) {
+	names, err := d.names(w.count.Entries - w.names)
+	if errors.Is(err, ErrTooMuch) {
+		return nil, tooMany(w.count.Entries)
+	}
+	w.names += len(names)
+	return names, err
 }
 
 // Stat tells what is at a path. ok is false when there is nothing that a tree has.

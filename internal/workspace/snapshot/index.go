@@ -78,12 +78,29 @@ func (s indexes) lock(ctx context.Context, t sandbox.Thread) (unlock func(), err
 
 // cached is an index with the stamp of the file that it is in.
 type cached struct {
-	at  lockedfile.Stamp
-	idx *index
+	at   lockedfile.Stamp
+	idx  *index
+	cost int
 }
 
-// mostCached bounds the entries of all indexes in memory, each some 300 bytes.
-const mostCached = 300_000
+// mostCached bounds what all indexes in memory take, in bytes.
+const mostCached = 96 << 20
+
+// What an entry and a chunk of an index take in memory, besides paths and targets.
+const (
+	entryCost = 160
+	chunkCost = 96
+)
+
+// cost is what an index takes in memory. Code in a sandbox chooses how long paths are, and how many parts a file has.
+func (x *index) cost() int {
+	sum := entryCost
+	for i := range x.Entries {
+		e := &x.Entries[i].Entry
+		sum += entryCost + len(e.Path) + len(e.Target) + chunkCost*len(e.Chunks)
+	}
+	return sum
+}
 
 // readIndex returns the index of a thread, nil when there is none. The caller holds the lock.
 func (s indexes) readIndex(t sandbox.Thread) *index {
@@ -107,7 +124,7 @@ func (s indexes) readIndex(t sandbox.Thread) *index {
 	if sha256.Sum256(text) != is || gob.NewDecoder(bytes.NewReader(text)).Decode(&idx) != nil || idx.Where != s.o.Objects.Name() {
 		return nil
 	}
-	s.remember(t, cached{at, &idx})
+	s.remember(t, cached{at, &idx, idx.cost()})
 	return &idx
 }
 
@@ -127,7 +144,7 @@ func (s indexes) writeIndex(t sandbox.Thread, idx *index) error {
 	}
 	at, err := lockedfile.Stat(path)
 	if err == nil {
-		s.remember(t, cached{at, idx})
+		s.remember(t, cached{at, idx, idx.cost()})
 	}
 	return err
 }
@@ -138,19 +155,22 @@ func (s indexes) remember(t sandbox.Thread, c cached) {
 	defer s.mu.Unlock()
 	s.forgetCached(t)
 	for other := range s.cache {
-		if s.cachedEntries+len(c.idx.Entries) <= mostCached {
+		if s.cachedBytes+c.cost <= mostCached {
 			break
 		}
 		s.forgetCached(other)
 	}
+	if c.cost > mostCached {
+		return
+	}
 	s.cache[t] = c
-	s.cachedEntries += len(c.idx.Entries)
+	s.cachedBytes += c.cost
 }
 
 // forgetCached takes an index out of memory. The caller holds mu.
 func (s indexes) forgetCached(t sandbox.Thread) {
 	if c, ok := s.cache[t]; ok {
-		s.cachedEntries -= len(c.idx.Entries)
+		s.cachedBytes -= c.cost
 		delete(s.cache, t)
 	}
 }

@@ -19,6 +19,7 @@ const (
 	maxEntries   = 250_000
 	maxDepth     = 128 // of folders, as for the file API
 	maxPathBytes = 4096
+	maxScanBytes = 64 << 20 // of all paths, and of the targets of links
 	partBytes    = 4 << 20  // of a file; a growing file is sent from its last part on
 	packBytes    = 8 << 20  // of file content in one object, about
 	maxPackBytes = 16 << 20 // more is no pack

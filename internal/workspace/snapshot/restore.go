@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -212,7 +213,7 @@ func (s *Snapshots) fill(ctx context.Context, t sandbox.Thread, h *head, version
 	if err := syncTree(dir); err != nil {
 		return nil, unwritable(err)
 	}
-	found, err := scan(ctx, root, func() error { return nil })
+	found, err := scan(ctx, root, math.MaxInt, func() error { return nil })
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (s *Snapshots) save(ctx context.Context, t sandbox.Thread, th Thread) error
 	idx := indexes{s}.readIndex(t)
 	large := s.largeThread(ctx)
 	defer large.done()
-	found, err := scan(ctx, root, large.wait)
+	found, err := scan(ctx, root, maxScanBytes, large.wait)
 	if err != nil {
 		return err
 	}

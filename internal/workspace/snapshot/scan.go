@@ -31,23 +31,24 @@ type seen struct {
 	Racy  bool // it may have changed again without a trace
 }
 
-// hiddenPrefix begins the names of files that a write of the API is not done with (workspace/paths).
-const hiddenPrefix = ".skerry-tmp-"
-
 // scanner walks a thread's folder. What is in it is hostile and may change under the walk: it follows no links, opens
 // folders one by one, and passes over what vanished.
 type scanner struct {
 	ctx   context.Context
+	most  int // entries
+	room  int // bytes of paths and targets that it may still find
 	found []seen
+	came  int             // names that were visited, whatever they are
+	ahead int             // names that the folders on the way hold and that were not
 	hard  map[uint64]name // first names of files that have several
 	now   int64
 	many  func() error // called once when there are manyEntries
 }
 
 // scan lists all that is kept of a thread's folder: folders before what is in them, each folder's names sorted. many is
-// called once when there are manyEntries, and may end it.
-func scan(ctx context.Context, dir *os.Root, many func() error) ([]seen, error) {
-	s := &scanner{ctx: ctx, hard: map[uint64]name{}, now: time.Now().UnixNano(), many: many}
+// called once when there are manyEntries, and may end it. paths bounds the bytes of all paths and targets.
+func scan(ctx context.Context, dir *os.Root, paths int, many func() error) ([]seen, error) {
+	s := &scanner{ctx: ctx, most: maxEntries, room: paths, hard: map[uint64]name{}, now: time.Now().UnixNano(), many: many}
 	for _, f := range folders {
 		if err := s.visit(dir, f, name(f), 1); err != nil {
 			return nil, err
@@ -79,8 +80,8 @@ func (s *scanner) visit(dir *os.Root, base string, path name, depth int) error {
 			return err
 		}
 	}
-	if len(s.found) == maxEntries {
-		return sandbox.Errorf(sandbox.QuotaExceeded, "the thread has more than %d files and folders, so that they cannot be kept; remove some", maxEntries)
+	if len(s.found) == s.most {
+		return errTooMany
 	}
 	if len(path) > maxPathBytes || depth > maxDepth {
 		return sandbox.Errorf(sandbox.QuotaExceeded, "%.200q …: a path of more than %d names or %d bytes cannot be kept; move or remove it", string(path), maxDepth, maxPathBytes)
@@ -88,6 +89,9 @@ func (s *scanner) visit(dir *os.Root, base string, path name, depth int) error {
 	e, ok := s.look(dir, base, path, info)
 	if !ok || depth == 1 && e.Entry.Kind != kindFolder {
 		return nil
+	}
+	if s.room -= len(e.Entry.Path) + len(e.Entry.Target); s.room < 0 {
+		return sandbox.Errorf(sandbox.QuotaExceeded, "the paths of the thread's files have more than %d bytes together, so that they cannot be kept; shorten some", maxScanBytes)
 	}
 	s.found = append(s.found, e)
 	if e.Entry.Kind != kindFolder {
@@ -153,27 +157,37 @@ func (s *scanner) descend(dir *os.Root, base string, path name, depth int) error
 	if err != nil {
 		return unlessVanished(err)
 	}
-	var names []string
-	for len(names) <= maxEntries {
-		part, err := list.Readdirnames(4096)
-		names = append(names, part...)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			list.Close()
-			return unlessVanished(err)
-		}
-	}
+	names, err := s.names(list)
 	list.Close()
-	slices.Sort(names)
+	if err != nil {
+		return err
+	}
+	s.ahead += len(names)
 	for _, n := range names {
-		if strings.HasPrefix(n, hiddenPrefix) {
-			continue
-		}
+		s.ahead--
+		s.came++
 		if err := s.visit(sub, n, path+"/"+name(n), depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// names lists a folder, sorted. The folders on the way count, too: each level could hold as many.
+func (s *scanner) names(list *os.File) (names []string, err error) {
+	for {
+		part, err := list.Readdirnames(1024)
+		if names = append(names, part...); s.came+s.ahead+len(names) > s.most {
+			return nil, errTooMany
+		}
+		if errors.Is(err, io.EOF) {
+			slices.Sort(names)
+			return names, nil
+		}
+		if err != nil {
+			return nil, unlessVanished(err)
+		}
+	}
+}
+
+var errTooMany = sandbox.Errorf(sandbox.QuotaExceeded, "the thread has more than %d files and folders, so that they cannot be kept; remove some", maxEntries)

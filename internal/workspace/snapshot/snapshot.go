@@ -56,7 +56,7 @@ type Snapshots struct {
 
 	mu            sync.Mutex
 	cache         map[sandbox.Thread]cached
-	cachedEntries int
+	cachedBytes int
 	key           []byte                       // the store's; nil: it was not read yet
 	looked        map[sandbox.Thread]time.Time // when the head was last looked at
 }

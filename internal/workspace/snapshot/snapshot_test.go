@@ -541,7 +541,7 @@ func TestMany(t *testing.T) {
 	}
 	defer root.Close()
 	turn := sv.largeThread(ctx)
-	if _, err := scan(t.Context(), root, turn.wait); !errors.Is(err, sandbox.Timeout) || turn.has {
+	if _, err := scan(t.Context(), root, maxScanBytes, turn.wait); !errors.Is(err, sandbox.Timeout) || turn.has {
 		t.Errorf("it is not its turn: %v", err)
 	}
 	<-sv.large
