@@ -114,10 +114,13 @@ func (f *FS) Stat(name string) (Entry, error) {
 		return e, nil
 	}
 	to, err := f.space.resolve(name, how{follow: true})
-	if err != nil || to.info == nil {
-		return e, nil // dangling, or leads out: the link is all there is to tell
+	if err != nil {
+		return e, nil // it leads out: the link is all there is to tell
 	}
 	defer to.close()
+	if to.info == nil {
+		return e, nil // dangling
+	}
 	target := entry(p.virtual, to.info)
 	target.Symlink = e.Symlink
 	return target, nil
