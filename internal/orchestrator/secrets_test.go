@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -110,6 +112,58 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 		if strings.Contains(text, secretValue) || strings.Contains(text, "0123456789") || strings.Contains(text, encoded[8:20]) {
 			t.Errorf("%s tells the secret: %s", what, text)
 		}
+	}
+}
+
+// TestReplacedOutput: code in the sandbox may put anything in the place of a long output. What is no file of the size that
+// one can have is not read, and not said to be the output; what a link leads to stays as it is.
+func TestReplacedOutput(t *testing.T) {
+	t.Parallel()
+	for what, replace := range map[string]func(path, other string) error{
+		"a link":   func(path, other string) error { return os.Symlink(other, path) },
+		"a FIFO":   func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },
+		"a folder": func(path, _ string) error { return os.Mkdir(path, 0o755) },
+		"a file that never ends": func(path, _ string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		},
+		"nothing":             func(string, string) error { return nil },
+		"a folder on the way": nil,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d := says([]string{"a"}, "b", 5000)
+			var h *house
+			other := ""
+			asked := d.asked
+			d.asked = func(req *sandboxv1.RunRequest) {
+				asked(req)
+				dir := h.within(t, "t1", req.GetSpillDir())
+				other = filepath.Join(h.within(t, "t1", sandbox.WorkspaceDir), "other", "stdout")
+				err := errors.Join(os.MkdirAll(filepath.Dir(other), 0o755), os.WriteFile(other, []byte(secretValue), 0o600), os.MkdirAll(filepath.Dir(dir), 0o755))
+				if replace == nil {
+					err = errors.Join(err, os.Symlink("../../other", dir))
+				} else {
+					err = errors.Join(err, os.Mkdir(dir, 0o755), replace(filepath.Join(dir, "stdout"), "../../../other/stdout"))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			h = newHouse(t, d)
+			id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "true", Env: map[string]string{"API": secretValue}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			res, err := h.Execs.Wait(ctx, caller, "t1", id)
+			if err != nil || res.Status != sandbox.StatusExited || res.StdoutPath != nil {
+				t.Errorf("%+v, %v", res, err)
+			}
+			if text, err := os.ReadFile(other); err != nil || string(text) != secretValue {
+				t.Errorf("the other file has %q, %v", text, err)
+			}
+		})
 	}
 }
 

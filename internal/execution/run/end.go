@@ -26,7 +26,9 @@ func (x *Runner) settle(inst *instance.Instance, e *execution.Exec, res *sandbox
 			res.ToolsCalled[i].Error = e.Secret.Hide.String(res.ToolsCalled[i].Error)
 		}
 	}
-	res.StdoutPath, res.StderrPath = x.hideSpilled(e, inst.UID, res.StdoutPath), x.hideSpilled(e, inst.UID, res.StderrPath)
+	ctx, cancel := context.WithTimeout(x.ctx, hideTimeout)
+	defer cancel()
+	res.StdoutPath, res.StderrPath = x.hideSpilled(ctx, e, inst.UID, res.StdoutPath), x.hideSpilled(ctx, e, inst.UID, res.StderrPath)
 	if e.Spec.Report && !res.FilesTruncated {
 		x.reportFiles(e, res)
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"encoding/json"
 	"path"
 	"regexp"
@@ -26,9 +27,11 @@ func (x contextResults) settleContext(inst *instance.Instance, e *execution.Exec
 		out.Detail = "it was interrupted at the deadline; its variables are kept"
 	}
 	res.Context = &out
+	ctx, cancel := context.WithTimeout(x.ctx, hideTimeout)
+	defer cancel()
 	results := []sandbox.RichResult{}
 	for _, raw := range exit.GetResults() {
-		if rich := x.richResult(e, inst.UID, raw); len(rich) > 0 {
+		if rich := x.richResult(ctx, e, inst.UID, raw); len(rich) > 0 {
 			results = append(results, rich)
 			e.CountResult(raw)
 		}
@@ -36,7 +39,7 @@ func (x contextResults) settleContext(inst *instance.Instance, e *execution.Exec
 	res.Results, res.ResultsLeftOut = &results, int(exit.GetResultsLeftOut())
 	if res.ResultsLeftOut > 0 {
 		kept := spillDir(e.ID) + "/results.jsonl"
-		x.hideSpilled(e, inst.UID, &kept)
+		x.hideSpilled(ctx, e, inst.UID, &kept)
 	}
 }
 
@@ -47,7 +50,7 @@ const (
 
 // richResult reads what the code's own process says that it displayed: nothing of it is believed. What
 // is no MIME type with fit data is left out.
-func (x contextResults) richResult(e *execution.Exec, uid int, raw []byte) sandbox.RichResult {
+func (x contextResults) richResult(ctx context.Context, e *execution.Exec, uid int, raw []byte) sandbox.RichResult {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(e.Secret.Hide.JSON(raw), &all); err != nil || len(all) > maxMIMEs {
 		return nil
@@ -57,7 +60,7 @@ func (x contextResults) richResult(e *execution.Exec, uid int, raw []byte) sandb
 		switch {
 		case !isMIME(mime):
 		case mime == sandbox.ResultFilesType:
-			if files := x.keptResults(e, uid, data); files != nil {
+			if files := x.keptResults(ctx, e, uid, data); files != nil {
 				rich[mime] = files
 			}
 		case mime == "application/json" || strings.HasSuffix(mime, "+json"):
@@ -77,7 +80,7 @@ var mimeType = regexp.MustCompile(`^[A-Za-z]+/[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
 func isMIME(s string) bool { return len(s) <= maxMIME && mimeType.MatchString(s) }
 
 // keptResults checks the list of files that hold what was too large: they are the exec's own, or left out.
-func (x contextResults) keptResults(e *execution.Exec, uid int, data json.RawMessage) json.RawMessage {
+func (x contextResults) keptResults(ctx context.Context, e *execution.Exec, uid int, data json.RawMessage) json.RawMessage {
 	var files, good []sandbox.KeptResult
 	if json.Unmarshal(data, &files) != nil {
 		return nil
@@ -91,7 +94,7 @@ func (x contextResults) keptResults(e *execution.Exec, uid int, data json.RawMes
 			f.Bytes = info.Bytes
 			return err
 		})
-		if err != nil || x.hideSpilled(e, uid, &f.Path) == nil {
+		if err != nil || x.hideSpilled(ctx, e, uid, &f.Path) == nil {
 			continue
 		}
 		good = append(good, f)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -39,26 +40,24 @@ func (x *Runner) named(ctx context.Context, t sandbox.Thread, skill *sandbox.Ski
 	return out, nil
 }
 
+// hideTimeout bounds the calls of hideSpilled for one exec: its files are as many and as large as code made them.
+const hideTimeout = time.Minute
+
 // hideSpilled rewrites the file that sandboxd kept a long output in. When that fails, the file goes: the
-// program could have read its own environment anyway, but a later reader of the thread's files cannot.
-func (x *Runner) hideSpilled(e *execution.Exec, uid int, path *string) *string {
+// program could have read its own environment anyway, but a later reader of the thread's files cannot. Code in
+// the sandbox may have put anything there: a link, or a file that never ends.
+func (x *Runner) hideSpilled(ctx context.Context, e *execution.Exec, uid int, path *string) *string {
 	if e.Secret.Hide == nil || path == nil {
 		return path
 	}
-	err := x.o.Files.Change(x.ctx, e.Thread, uid, func(fs *paths.FS) error {
-		file, err := fs.Open(*path)
-		if err != nil {
-			return err
-		}
-		defer file.Close() //nolint:errcheck // only read
-		_, err = fs.Write(x.ctx, *path, e.Secret.Hide.Reader(file), false)
-		return err
+	err := x.o.Files.Change(ctx, e.Thread, uid, func(fs *paths.FS) error {
+		return fs.Rewrite(ctx, *path, maxSpill, e.Secret.Hide.Reader)
 	})
 	if err == nil {
 		return path
 	}
 	x.o.Log.Warn("long output with secrets not kept", "exec", e.ID, "error", err)
-	err = x.o.Files.Change(x.ctx, e.Thread, uid, func(fs *paths.FS) error { return fs.Remove(x.ctx, *path, false) })
+	err = x.o.Files.Change(x.ctx, e.Thread, uid, func(fs *paths.FS) error { return fs.RemoveName(*path) })
 	if err != nil {
 		x.o.Log.Warn("long output with secrets not deleted", "exec", e.ID, "error", err)
 	}

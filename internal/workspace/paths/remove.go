@@ -34,6 +34,20 @@ func (f *FS) Remove(ctx context.Context, name string, recursive bool) error {
 	return fail(p.dir.Remove(p.base), p.virtual)
 }
 
+// RemoveName removes a file, a symbolic link or an empty folder. Conflict when a symbolic link is on the way.
+func (f *FS) RemoveName(name string) error {
+	p, err := f.space.resolve(name, how{noLinks: true})
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if err := p.changeable(); err != nil {
+		return err
+	}
+	f.changing(p.virtual)
+	return fail(p.dir.Remove(p.base), p.virtual)
+}
+
 // RemoveAll removes a host folder that held hostile files, with all that is in it. Unlike
 // os.RemoveAll it holds few folders open whatever their depth, and stops when ctx ends. A folder
 // that does not exist is no error. host comes from the server, never from a caller.

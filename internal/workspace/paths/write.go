@@ -61,6 +61,37 @@ func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Wri
 	return Written{Path: p.virtual, Bytes: n, Added: n, Created: p.info == nil}, nil
 }
 
+// Rewrite replaces a regular file of at most most bytes by what change makes of it. Conflict when a symbolic
+// link is on the way, or the path is one. The file stays as it is when anything fails.
+func (f *FS) Rewrite(ctx context.Context, name string, most int64, change func(io.Reader) io.Reader) error {
+	p, err := f.space.resolve(name, how{follow: true, noLinks: true})
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if err := p.changeable(); err != nil {
+		return err
+	}
+	file, info, err := p.open(os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	if info.Size() > most {
+		return tooLarge(p.virtual, most)
+	}
+	room, err := f.disk.room(ctx)
+	if err != nil {
+		return err
+	}
+	// It may grow while it is read.
+	in := &boundedReader{ctx: ctx, r: file, left: most, limited: true}
+	out := &boundedReader{ctx: ctx, r: change(in), left: room + freed(info), limited: f.disk.most > 0}
+	f.changing(p.virtual)
+	_, err = f.create.replace(p, out, 0o644)
+	return err
+}
+
 func tooLarge(virtual string, most int64) error {
 	return sandbox.Errorf(sandbox.Invalid, "%s: larger than %d bytes", virtual, most)
 }
