@@ -215,7 +215,7 @@ func eachRecord(path string, see func(audit.Record)) error {
 func (v *verdict) leftOver() string {
 	for what, pattern := range map[string]string{
 		"claim": "run/claims/*", "run folder": "run/skerry-*", "bundle": "oci/bundles/*", "container": "oci/runc/skerry-*", "file of /etc": "containerd/etc/*",
-		"MCP folder": "mcp-run/*", "thread": "tenants/*/users/*/threads/*",
+		"MCP folder": "mcp-run/*", "thread": "tenants/*/users/*/threads/[^.]*",
 	} {
 		found, err := filepath.Glob(filepath.Join(v.data, pattern))
 		if err != nil || len(found) > 0 {

@@ -102,9 +102,12 @@ func (b *builder) server(ctx, startCtx context.Context) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := b.openExtensions(f)
+	x, err := b.openExtensions(f, m.folders)
 	if err != nil {
 		return nil, err
+	}
+	if f.data.alone() {
+		x.sweepHomes(startCtx, f.store, b.log)
 	}
 	t, err := b.openTools(startCtx, f, m.isolation, x)
 	if err != nil {

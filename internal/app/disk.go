@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/servers"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
 
@@ -23,13 +24,22 @@ func openDisk(ctx context.Context, cfg config.Config, data *dataFolder, d driver
 		switch inst.Labels[sandbox.LabelRole] {
 		case sandbox.RolePool: // its labels do not say whose it became
 			anybody = true
+		case servers.Role: // of a server that ended, they end before a program starts again
+			if data.peers.Alive(inst.Labels[sandbox.LabelReplica]) {
+				live[threadsOf(inst)] = true
+			}
 		case "":
-			live[filepath.Join(inst.Labels[sandbox.LabelTenant], "users", inst.Labels[sandbox.LabelUser], "threads")] = true
+			live[threadsOf(inst)] = true
 		}
 	}
 	o := DiskOptions(cfg)
 	o.Log, o.Live = log, func(threads string) bool { return anybody || live[threads] }
 	return quota.Open(ctx, o)
+}
+
+// threadsOf is the folder of the threads of whose sandbox it is.
+func threadsOf(inst sandbox.Instance) string {
+	return workspace.Threads(sandbox.Owner{Tenant: inst.Labels[sandbox.LabelTenant], User: inst.Labels[sandbox.LabelUser]})
 }
 
 // DiskOptions are the options of the disk quota by the configuration.

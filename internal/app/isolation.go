@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/egress"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 	"github.com/skerry-sandbox/skerry/internal/tools/servers"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 )
 
 // toolServerTemplate is the template of MCP servers that run in sandboxes.
@@ -21,6 +23,7 @@ const toolServerTemplate = "mcp-server"
 type isolation struct {
 	sandboxes *servers.Sandboxes
 	audit     *audit.Log
+	limits    *limits.Gate
 }
 
 // openIsolation removes what a former server left, and is ready to start servers.
@@ -30,12 +33,16 @@ func (b *builder) openIsolation(ctx context.Context, f *foundation, m *materials
 		tmpl = m.templates[b.cfg.DefaultTemplate]
 	}
 	tmpl.Template.Image = tmpl.Image
-	i := &isolation{audit: f.audit}
+	i := &isolation{audit: f.audit, limits: m.limits}
+	homes := m.folders.Homes()
 	var err error
 	i.sandboxes, err = servers.New(ctx, servers.Options{
-		Driver: m.driver, NextUID: f.store.NextUID, Template: tmpl.Template, Daemon: m.sandboxd, Install: f.data.install, Replica: f.data.peers.ID(), Alive: f.data.peers.Alive,
-		RunDir: filepath.Join(b.cfg.Data, "mcp-run"), HomesDir: filepath.Join(b.cfg.Data, "mcp-homes"),
-		StartTime: b.cfg.StartTimeout, Log: b.log, Refused: i.refused,
+		Driver: m.driver, Template: tmpl.Template, Daemon: m.sandboxd, Install: f.data.install, Replica: f.data.peers.ID(), Alive: f.data.peers.Alive,
+		RunDir: filepath.Join(b.cfg.Data, "mcp-run"), StartTime: b.cfg.StartTimeout, Log: b.log, Refused: i.refused,
+		Home: func(ctx context.Context, s servers.Spec) (string, int, error) {
+			home := workspace.Home{Owner: s.Owner, Name: s.Home, Server: s.Server, Thread: s.Thread, Plugin: s.Plugin}
+			return homes.Open(ctx, home, tmpl.Limits.DiskBytes)
+		},
 	})
 	return i, err
 }
@@ -50,8 +57,13 @@ func (i *isolation) Start(ctx context.Context, s transport.IsolatedServer) (tran
 		}
 		return nil, err
 	}
+	if s.Owner != (sandbox.Owner{}) { // its program could write, which a user with too many files may not
+		if err := i.limits.Files(ctx, sandbox.Caller{Owner: s.Owner}); err != nil {
+			return nil, err
+		}
+	}
 	v, err := i.sandboxes.Start(ctx, servers.Spec{
-		Server: s.Server, Owner: s.Owner, Home: s.Home, Argv: s.Argv, Env: s.Env, Egress: rules, Mounts: s.Mounts,
+		Server: s.Server, Owner: s.Owner, Thread: s.Thread, Plugin: s.Plugin, Home: s.Home, Argv: s.Argv, Env: s.Env, Egress: rules, Mounts: s.Mounts,
 	})
 	outcome := "ok"
 	if err != nil {

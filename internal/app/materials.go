@@ -10,8 +10,13 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/limits"
+	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/template"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
+	"github.com/skerry-sandbox/skerry/internal/workspace/files"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
 
@@ -19,6 +24,9 @@ import (
 type materials struct {
 	driver    driver.Driver
 	disk      *quota.Volume // nil: nothing but the server's own counting bounds files
+	folders   *workspace.Folders
+	metrics   *metrics.Metrics
+	limits    *limits.Gate
 	templates map[string]instance.Template
 	sandboxd  string // host path
 	isolation *isolation
@@ -26,7 +34,8 @@ type materials struct {
 
 // openMaterials finds what sandboxes are made of.
 func (b *builder) openMaterials(ctx context.Context, f *foundation, d driver.Driver, disk *quota.Volume) (*materials, error) {
-	m := &materials{driver: d, disk: disk}
+	m := &materials{driver: d, disk: disk, folders: f.folders(disk, b.log), metrics: metrics.New(buildinfo.Version())}
+	m.limits = b.openLimits(f, m.metrics, files.NewMeter(f.data.path, m.folders))
 	from := &templateReader{cfg: b.cfg, driver: d, log: b.log, closers: &b.closers}
 	var err error
 	if m.templates, err = from.read(ctx); err != nil {
@@ -37,6 +46,11 @@ func (b *builder) openMaterials(ctx context.Context, f *foundation, d driver.Dri
 	}
 	m.isolation, err = b.openIsolation(ctx, f, m)
 	return m, err
+}
+
+// folders are the folders of threads and of MCP servers.
+func (f *foundation) folders(disk *quota.Volume, log *slog.Logger) *workspace.Folders {
+	return workspace.New(workspace.Options{DataDir: f.data.path, Disk: disk, UIDs: f.store, Log: log})
 }
 
 // templateReader reads templates for a driver, and delivers their images to it.

@@ -5,19 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/plugins"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/tools/egress"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -26,13 +30,14 @@ type extensionSet struct {
 	files   *extensions.Files
 	plugins *plugins.Service
 	changes *changes // of plugins
+	homes   pluginHomes
 	from    []netip.Prefix
 	egress  []string
 }
 
 // openExtensions opens the files of extensions, and the plugins.
-func (b *builder) openExtensions(f *foundation) (*extensionSet, error) {
-	x := &extensionSet{changes: &changes{}, egress: b.cfg.Plugins.Egress}
+func (b *builder) openExtensions(f *foundation, folders *workspace.Folders) (*extensionSet, error) {
+	x := &extensionSet{changes: &changes{}, egress: b.cfg.Plugins.Egress, homes: pluginHomes{folders.Homes(), f.data.path}}
 	var err error
 	if x.files, err = extensions.New(b.cfg.Extensions); err != nil {
 		return nil, err
@@ -46,7 +51,7 @@ func (b *builder) openExtensions(f *foundation) (*extensionSet, error) {
 	x.plugins, err = plugins.Open(plugins.Options{
 		Dir: filepath.Join(f.data.path, "plugins"), Stage: f.data.ofSlot("stage"), Extensions: x.files, Audit: f.audit, Log: b.log,
 		RunCommands: b.cfg.Plugins.RunCommands, Trust: b.cfg.TrustInstalls, Addresses: x.from, Folders: b.cfg.Plugins.Folders,
-		Changed: x.changes.notify, Removed: f.data.removePluginHomes, Sealer: f.sealer,
+		Changed: x.changes.notify, Removed: x.homes.remove, Sealer: f.sealer,
 	})
 	if err != nil {
 		return nil, err
@@ -102,11 +107,22 @@ func (c *changes) notify() {
 	}
 }
 
-// removePluginHomes removes what a plugin's MCP servers have kept for their users.
-func (d *dataFolder) removePluginHomes(o sandbox.Owner, shared bool, servers []string) error {
+// pluginHomes are the home folders of plugins' MCP servers.
+type pluginHomes struct {
+	*workspace.Homes
+	data string
+}
+
+// homesTime bounds the removal of what a plugin's servers kept.
+const homesTime = 5 * time.Minute
+
+// remove removes what a plugin's MCP servers have kept for their users.
+func (h pluginHomes) remove(o sandbox.Owner, shared bool, servers []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), homesTime)
+	defer cancel()
 	users := []string{o.User}
 	if shared {
-		entries, err := os.ReadDir(filepath.Join(d.path, "tenants", o.Tenant, "users"))
+		entries, err := os.ReadDir(filepath.Join(h.data, "tenants", o.Tenant, "users"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -116,12 +132,31 @@ func (d *dataFolder) removePluginHomes(o sandbox.Owner, shared bool, servers []s
 	}
 	var errs []error
 	for _, user := range users {
+		owner := sandbox.Owner{Tenant: o.Tenant, User: user}
 		for _, name := range servers {
-			home := filepath.Join(d.path, "mcp-homes", hub.HomeName(name, sandbox.Owner{Tenant: o.Tenant, User: user}))
-			errs = append(errs, os.RemoveAll(home))
+			errs = append(errs, h.Remove(ctx, owner, hub.HomeName(name, owner)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// sweepHomes removes the homes of servers whose plugin or thread is gone: a server that ended may have had no
+// time to. What cannot be looked up now stays.
+func (x *extensionSet) sweepHomes(ctx context.Context, threads *store.Store, log *slog.Logger) {
+	err := x.homes.Sweep(ctx, func(h workspace.Home) bool {
+		switch {
+		case h.Plugin:
+			has, err := x.plugins.HasServer(h.Owner, h.Server)
+			return err == nil && !has
+		case h.Thread != "":
+			_, err := threads.Thread(ctx, sandbox.Thread{Owner: h.Owner, ID: h.Thread})
+			return errors.Is(err, sandbox.NotFound)
+		}
+		return false
+	})
+	if err != nil {
+		log.Warn("home folders of MCP servers that are gone stay behind", "error", err)
+	}
 }
 
 // pluginUse is the plugins with threads that their commands may reach.

@@ -135,7 +135,9 @@ func (p routing) ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec s
 // highestUID is the highest uid that a workspace or the home of an MCP server has.
 func highestUID(data string) (int, error) {
 	highest := 0
-	for _, place := range []struct{ folders, inside string }{{"tenants/*/users/*/threads/*", "workspace"}, {"mcp-homes/*", ""}} {
+	for _, place := range []struct{ folders, inside string }{
+		{"tenants/*/users/*/threads/*", "workspace"}, {"tenants/*/users/*/threads/*", "home"}, {"mcp-homes/*", ""},
+	} {
 		paths, err := filepath.Glob(filepath.Join(data, place.folders))
 		if err != nil {
 			return 0, err

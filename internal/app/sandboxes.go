@@ -17,7 +17,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
-	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
@@ -25,8 +24,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
-	"github.com/skerry-sandbox/skerry/internal/workspace"
-	"github.com/skerry-sandbox/skerry/internal/workspace/files"
 )
 
 // work is what runs on this server: its instances and execs, and the calls of them that wait for people.
@@ -65,9 +62,7 @@ func (b *builder) openSandboxes(
 	if err != nil {
 		return nil, err
 	}
-	s := &sandboxes{library: library, metrics: metrics.New(buildinfo.Version())}
-	folders := workspace.New(workspace.Options{DataDir: f.data.path, Disk: m.disk, UIDs: f.store, Log: b.log})
-	s.limits = b.openLimits(f, s.metrics, files.NewMeter(f.data.path, folders))
+	s := &sandboxes{library: library, metrics: m.metrics, limits: m.limits}
 	snapshots, err := b.openSnapshots(ctx, f, s.metrics)
 	if err != nil {
 		return nil, err
@@ -90,7 +85,7 @@ func (b *builder) openSandboxes(
 			}),
 		},
 		Storage: orchestrator.Storage{
-			DataDir: f.data.path, Disk: m.disk, Folders: folders, Snapshots: snapshots, SnapshotDelay: b.cfg.SnapshotDelay(), OnVolumes: b.cfg.OnVolumes(),
+			DataDir: f.data.path, Disk: m.disk, Folders: m.folders, Snapshots: snapshots, SnapshotDelay: b.cfg.SnapshotDelay(), OnVolumes: b.cfg.OnVolumes(),
 			Sealer: f.sealer,
 		},
 		Replicas: orchestrator.Replicas{

@@ -58,7 +58,7 @@ func (b *builder) scratch(ctx context.Context, d driver.Driver, h *hub.Hub) (*Sc
 	if err != nil {
 		return nil, err
 	}
-	x, err := b.openExtensions(f)
+	x, err := b.openExtensions(f, m.folders)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (b *builder) skillLibrary(ctx context.Context) (*skill.Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := b.openExtensions(f)
+	x, err := b.openExtensions(f, f.folders(nil, b.log))
 	if err != nil {
 		return nil, err
 	}

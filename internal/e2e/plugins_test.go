@@ -64,7 +64,7 @@ func TestPlugins(t *testing.T) {
 	if out := cli("list"); !strings.Contains(out, "sales") {
 		t.Error(out)
 	}
-	if homes, err := filepath.Glob(filepath.Join(s.data, "mcp-homes/*")); err != nil || len(homes) != 1 {
+	if homes, err := filepath.Glob(filepath.Join(s.data, "tenants/*/users/*/threads/.home-*")); err != nil || len(homes) != 1 {
 		t.Errorf("homes: %v, %v", homes, err)
 	}
 	cli("disable", "sales")
@@ -79,11 +79,46 @@ func TestPlugins(t *testing.T) {
 	if a := s.do("GET", "/api/plugins/sales", nil); a.status != 404 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	for _, pattern := range []string{"plugins/store/*", "mcp-homes/*", "plugins/stage/*"} {
+	for _, pattern := range []string{"plugins/store/*", "tenants/*/users/*/threads/.*", "plugins/stage/*"} {
 		if left, err := filepath.Glob(filepath.Join(s.data, pattern)); err != nil || len(left) > 0 {
 			t.Errorf("%v stays behind, %v", left, err)
 		}
 	}
+}
+
+// TestPluginHomeIsBounded: the program of a plugin cannot fill the disk of the host, nor take more than its user may have, also
+// after a restart of the server, and what it kept goes with it.
+func TestPluginHomeIsBounded(t *testing.T) {
+	t.Parallel()
+	needDriver(t, "docker", "runc")
+	need(t, have("mkfs.ext4") && have("mkfs.btrfs"), "mkfs.ext4 and mkfs.btrfs")
+	dir := filepath.Join(t.TempDir(), "fat")
+	for name, text := range map[string]string{
+		".claude-plugin/plugin.json": `{"name":"fat"}`, "server.py": toolServer,
+		".mcp.json": `{"mcpServers":{"own":{"command":"python3","args":["${CLAUDE_PLUGIN_ROOT}/server.py"]}}}`,
+	} {
+		file := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	s := start(t, options{driver: "docker", runtime: "runc", disk: "24MiB", env: []string{"SKERRY_DISK_QUOTA=image", "SKERRY_DISK_IMAGE_MIB=320", "SKERRY_USER_DISK_MIB=36"}})
+	before := blocks(t, s.data)
+	s.cli("plugins", "install", dir)
+	for _, when := range []string{"first", "after a restart"} {
+		var call struct{ Result any }
+		s.do("POST", "/api/threads/p/tools/call", map[string]any{"tool": "plugin_fat_own__where", "input": map[string]any{"fill": true}}).into(t, &call)
+		if got := fmt.Sprint(call.Result); !full(got) {
+			t.Errorf("%s: 64 MiB in a home of 24: %s", when, got)
+		}
+		s.kill()
+		s.boot()
+	}
+	s.full("p", "dd if=/dev/urandom of=big bs=1M count=20") // the home counts for the user
+	if after := blocks(t, s.data); after > before {
+		t.Errorf("the image took %d bytes of the host when it was made, now %d", before, after)
+	}
+	s.cli("plugins", "rm", "fat")
+	s.ok("p", "rm big; dd if=/dev/urandom of=big bs=1M count=20 && sync big")
 }
 
 // toolServer is an MCP server of a few lines with one tool, which says where it is.
@@ -101,6 +136,14 @@ for line in sys.stdin:
         text = os.path.dirname(os.path.abspath(sys.argv[0]))
         if os.access(text, os.W_OK):
             text += " writable"
+        if (m["params"].get("arguments") or {}).get("fill"):
+            text = "written"
+            try:
+                with open(os.path.expanduser("~/big"), "ab") as f:
+                    for _ in range(64):
+                        f.write(os.urandom(1 << 20)), f.flush(), os.fsync(f.fileno())
+            except OSError as e:
+                text = e.strerror
         r = {"content": [{"type": "text", "text": text}]}
     out = {"jsonrpc": "2.0", "id": m["id"]}
     if r is None:

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ type diskKey struct{ tenant, user string }
 type disk struct {
 	mu      sync.Mutex
 	bytes   int64
+	refusal error         // they cannot be counted, and so count as too many
 	at      time.Time     // zero: there was none
 	running chan struct{} // nil: no goroutine measures
 }
@@ -60,10 +62,10 @@ func (g *Gate) measured(ctx context.Context, k diskKey) (int64, error) {
 		d.running = make(chan struct{})
 		g.measuring.Go(func() { g.measure(k, d) })
 	}
-	running, bytes := d.running, d.bytes
+	running, bytes, refusal := d.running, d.bytes, d.refusal
 	d.mu.Unlock()
 	if !first {
-		return bytes, nil
+		return bytes, refusal
 	}
 	select {
 	case <-running:
@@ -75,7 +77,7 @@ func (g *Gate) measured(ctx context.Context, k diskKey) (int64, error) {
 	if d.at.IsZero() {
 		return 0, sandbox.Errorf(sandbox.Unavailable, "the files cannot be measured now, and there is a limit of them; try again")
 	}
-	return d.bytes, nil
+	return d.bytes, d.refusal
 }
 
 func (g *Gate) measure(k diskKey, d *disk) {
@@ -84,9 +86,10 @@ func (g *Gate) measure(k diskKey, d *disk) {
 	bytes, err := g.o.Disk(ctx, k.tenant, k.user)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err == nil {
-		d.bytes, d.at = bytes, g.o.Now()
-	} else {
+	switch {
+	case err == nil, errors.Is(err, sandbox.QuotaExceeded):
+		d.bytes, d.refusal, d.at = bytes, err, g.o.Now()
+	default:
 		g.o.Log.Warn("files not measured", "tenant", k.tenant, "error", err)
 	}
 	close(d.running)

@@ -364,6 +364,24 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestUncountableDisk: files that cannot be counted count as too many, and the refusal says why.
+func TestUncountableDisk(t *testing.T) {
+	t.Parallel()
+	deep := sandbox.Errorf(sandbox.QuotaExceeded, "too deep")
+	g := gate(t, stateAt(t, ""), table{user: Rules{DiskMiB: 10}}, func(o *Options) {
+		o.Disk = func(context.Context, string, string) (int64, error) { return 0, deep }
+	})
+	for range 2 {
+		if err := g.Files(t.Context(), ann); !errors.Is(err, deep) {
+			t.Errorf("%v, want %v", err, deep)
+		}
+	}
+	list, err := g.limitsOf(t.Context(), ann)
+	if err != nil || len(list) != 1 || list[0].Used == nil || *list[0].Used != 10 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	var bytes atomic.Int64

@@ -3,6 +3,7 @@ package limits
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -163,10 +164,13 @@ func (g *Gate) limitsOf(ctx context.Context, c sandbox.Caller) ([]sandbox.LimitS
 				k.user = c.User
 			}
 			bytes, err := g.measured(ctx, k)
+			mib := bytes >> 20
+			if errors.Is(err, sandbox.QuotaExceeded) { // they cannot be counted
+				mib, err = r.DiskMiB, nil
+			}
 			if err != nil {
 				return nil, err
 			}
-			mib := bytes >> 20
 			put(Disk, r.DiskMiB, &mib)
 		}
 	}

@@ -60,7 +60,9 @@ func (u *Threads) Thread(ctx context.Context, c sandbox.Caller, id string) (sand
 		u.log.Debug("files not copied", "thread", t.String(), "error", err)
 	}
 	err = u.Files.With(t, nil, func(fs *paths.FS) error {
-		view.Workspace, err = fs.Usage(ctx)
+		if view.Workspace, err = fs.Usage(ctx); errors.Is(err, sandbox.QuotaExceeded) {
+			return nil // what lies too deep is not shown; a write says so
+		}
 		return err
 	})
 	return view, err

@@ -220,6 +220,21 @@ func (set *Set) find(name string) (*member, error) {
 	return nil, sandbox.Errorf(sandbox.NotFound, "there is no plugin %.80q", name)
 }
 
+// HasServer reports whether a plugin of the user, enabled or not, has an MCP server of that registered name.
+// A plugin whose files cannot be read may have any.
+func (s *Service) HasServer(o sandbox.Owner, registered string) (bool, error) {
+	set, err := s.Set(o)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(set.list, func(m *member) bool {
+		if m.dir == "" {
+			return strings.HasPrefix(registered, Registered(m.name, ""))
+		}
+		return slices.ContainsFunc(m.plugin.Servers, func(srv Server) bool { return Registered(m.name, srv.Name) == registered })
+	}), nil
+}
+
 // view returns a plugin as its user sees it.
 func (set *Set) view(m *member) sandbox.Plugin {
 	v := m.plugin.View()

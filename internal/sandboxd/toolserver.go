@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/filter"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
 )
 
@@ -65,6 +66,10 @@ func RunToolServer(ctx context.Context, o ToolServerOptions) int {
 	if start.Egress {
 		way := &bridge{addr: o.EgressAddr, socket: o.EgressSocket, dialer: o.Dial, log: o.Log}
 		go way.run(ctx) // ends with PID 1
+	}
+	if err := filter.InstallQuota(); err != nil {
+		o.Log.Error("no tool server to run", "error", err)
+		return exitNotStarted
 	}
 	path := start.Argv[0]
 	if found := process.LookPath(path, envValue(start.Env, "PATH")); found != "" {

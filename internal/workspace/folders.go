@@ -50,14 +50,17 @@ type Folders struct{ o Options }
 func New(o Options) *Folders { return &Folders{o: o} }
 
 // UID is the uid that owns the thread's files. ErrNotExist: the thread has none yet.
-func UID(dir string) (int, error) {
-	info, err := os.Lstat(filepath.Join(dir, Names[0]))
+func UID(dir string) (int, error) { return ownerOf(filepath.Join(dir, Names[0])) }
+
+// ownerOf is the uid that owns a folder, one of those that NextUID returns.
+func ownerOf(dir string) (int, error) {
+	info, err := os.Lstat(dir)
 	if err != nil {
 		return 0, err
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || st.Uid < FirstUID {
-		return 0, fmt.Errorf("workspace folder of the thread is not a folder with a uid of its own")
+		return 0, fmt.Errorf("%s is not a folder with a uid of its own", filepath.Base(dir))
 	}
 	return int(st.Uid), nil
 }
@@ -79,18 +82,27 @@ func Fill(files string, uid int) error {
 
 // Dir is the host folder of a thread's files. The names were checked when they came in.
 func (f *Folders) Dir(t sandbox.Thread) string {
-	return filepath.Join(f.o.DataDir, "tenants", t.Tenant, "users", t.User, "threads", t.ID)
+	return filepath.Join(f.o.DataDir, "tenants", Threads(t.Owner), t.ID)
 }
 
 // Make makes the folder of a thread, whole: fill makes what is in it.
 func (f *Folders) Make(ctx context.Context, dir string, fill func(files string, uid int) error) (int, error) {
+	return f.make(ctx, dir, 0, UID, fill)
+}
+
+// make is Make for what belongs to a uid; 0: to the next one. owner tells the uid of what is there.
+func (f *Folders) make(
+	ctx context.Context, dir string, uid int, owner func(dir string) (int, error), fill func(files string, uid int) error,
+) (int, error) {
 	parent := filepath.Dir(dir)
 	if err := f.o.Disk.MakeUser(parent); err != nil {
 		return 0, err
 	}
-	uid, err := f.o.UIDs.NextUID(ctx, FirstUID)
-	if err != nil {
-		return 0, err
+	var err error
+	if uid == 0 {
+		if uid, err = f.o.UIDs.NextUID(ctx, FirstUID); err != nil {
+			return 0, err
+		}
 	}
 	stage, err := os.MkdirTemp(parent, ".new-")
 	if err != nil {
@@ -109,8 +121,11 @@ func (f *Folders) Make(ctx context.Context, dir string, fill func(files string, 
 		return uid, lockedfile.SyncDir(parent)
 	}
 	// Another request made it first; its uid counts.
-	if made, e := UID(dir); e == nil {
-		return made, f.o.Disk.Drop(files, uid)
+	if made, e := owner(dir); e == nil {
+		if made == uid {
+			uid = 0 // its limits are those of what is there
+		}
+		return made, errors.Join(f.empty(ctx, files), f.o.Disk.Drop(files, uid))
 	}
 	return 0, err
 }
@@ -149,8 +164,10 @@ func NoRoom(err error, otherwise string) error {
 
 // Discard removes a folder of a thread: it counts no more at once, and is then deleted. A missing folder is no
 // error.
-func (f *Folders) Discard(ctx context.Context, dir string) error {
-	uid, err := UID(dir)
+func (f *Folders) Discard(ctx context.Context, dir string) error { return f.discard(ctx, dir, UID) }
+
+func (f *Folders) discard(ctx context.Context, dir string, owner func(dir string) (int, error)) error {
+	uid, err := owner(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -173,14 +190,19 @@ func (f *Folders) Discard(ctx context.Context, dir string) error {
 // file system of its own.
 func (f *Folders) RemoveDiscarded(ctx context.Context, trash string, uid int) error {
 	files := filepath.Join(trash, "files")
-	var errs []error
-	for _, name := range Names {
-		errs = append(errs, paths.RemoveAll(ctx, filepath.Join(files, name)))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := f.empty(ctx, files); err != nil {
 		return err
 	}
 	return errors.Join(f.o.Disk.Drop(files, uid), paths.RemoveAll(ctx, trash))
+}
+
+// empty removes what code has made in the folder of a thread, or in a home.
+func (f *Folders) empty(ctx context.Context, files string) error {
+	var errs []error
+	for _, name := range emptied() {
+		errs = append(errs, paths.RemoveAll(ctx, filepath.Join(files, name)))
+	}
+	return errors.Join(errs...)
 }
 
 // Sweep finishes what servers that died had begun to delete or to make: it counts for the user.
@@ -198,7 +220,9 @@ func (f *Folders) Sweep(ctx context.Context) {
 		}
 		uid, err := UID(filepath.Join(dir, "files"))
 		if err != nil {
-			uid = 0
+			if uid, err = homeUID(filepath.Join(dir, "files")); err != nil {
+				uid = 0
+			}
 		}
 		if err := f.RemoveDiscarded(ctx, dir, uid); err != nil {
 			f.o.Log.Warn("files of a deleted thread are not all deleted", "error", err)

@@ -216,7 +216,7 @@ func (b *bed) deleteThreads() error {
 // leftOver names containers and workspaces that are there after all threads were deleted.
 func (b *bed) leftOver() error {
 	var errs []error
-	for _, pattern := range []string{"run/skerry-*", "tenants/*/users/*/threads/*", "tenants/*/users/*/threads/.*-*"} {
+	for _, pattern := range []string{"run/skerry-*", "tenants/*/users/*/threads/[^.]*", "tenants/*/users/*/threads/.[^h]*-*"} {
 		if found, err := filepath.Glob(filepath.Join(b.data, pattern)); err != nil || len(found) > 0 {
 			errs = append(errs, fmt.Errorf("left over: %v %w", found, err))
 		}

@@ -47,6 +47,9 @@ var uncounted = []uint32{0x401c5820, 0x40086602, 0x40046602, 0x50009401, 0x50009
 // sysFileSetattr is file_setattr, of Linux 6.17: FS_IOC_FSSETXATTR by path. Its number is the same everywhere.
 const sysFileSetattr = 469
 
+// quotaRules: the owner of a file may move it to another project, which is how a user's disk space is counted.
+var quotaRules = []rule{{call: unix.SYS_IOCTL, arg: 1, values: uncounted}, {call: sysFileSetattr}}
+
 // tracing are the calls by which one process looks into another: a process that may use them
 // still does not reach PID 1 and supervisors, which are not dumpable.
 var tracing = []rule{{call: unix.SYS_PTRACE}, {call: unix.SYS_PROCESS_VM_READV}, {call: unix.SYS_PROCESS_VM_WRITEV}}
@@ -83,10 +86,8 @@ func rules(self int, mayTrace bool) []rule {
 		{call: unix.SYS_SETPRIORITY, arg: 0, values: []uint32{unix.PRIO_USER}},
 		{call: unix.SYS_IOPRIO_SET, arg: 1, values: targets},
 		{call: unix.SYS_IOPRIO_SET, arg: 0, values: []uint32{3}}, // IOPRIO_WHO_USER
-		// The owner of a file may move it to another project, which is how a user's disk space is counted.
-		{call: unix.SYS_IOCTL, arg: 1, values: uncounted},
-		{call: sysFileSetattr},
 	}
+	rs = append(rs, quotaRules...)
 	if !mayTrace {
 		rs = append(rs, tracing...)
 	}
@@ -137,12 +138,18 @@ func assemble(arch uint32, rs []rule) ([]bpf.RawInstruction, error) {
 
 // Install puts this process, and all that it starts from now on, under the filter of an exec whose supervisor has the
 // pid self. mayTrace: its processes may look into each other.
-func Install(self int, mayTrace bool) error {
+func Install(self int, mayTrace bool) error { return install(rules(self, mayTrace)) }
+
+// InstallQuota puts this process, and all that it starts from now on, under a filter that keeps its files in
+// their disk quota, and does nothing else.
+func InstallQuota() error { return install(quotaRules) }
+
+func install(rs []rule) error {
 	arch, err := auditArch()
 	if err != nil {
 		return err
 	}
-	raw, err := assemble(arch, rules(self, mayTrace))
+	raw, err := assemble(arch, rs)
 	if err != nil {
 		return err
 	}

@@ -96,3 +96,28 @@ func seccompData(nr, arch, arg0, arg1 uint32) []byte {
 	}
 	return b
 }
+
+// TestQuotaRules: a tool server keeps its files in their quota, and may do all else.
+func TestQuotaRules(t *testing.T) {
+	raw, err := assemble(unix.AUDIT_ARCH_X86_64, quotaRules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, ok := bpf.Disassemble(raw)
+	if !ok {
+		t.Fatal("does not disassemble")
+	}
+	vm, err := bpf.NewVM(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		nr, arg1 uint32
+		deny     bool
+	}{{unix.SYS_IOCTL, uncounted[0], true}, {unix.SYS_IOCTL, unix.TCGETS, false}, {sysFileSetattr, 0, true}, {unix.SYS_PTRACE, 0, false}, {unix.SYS_KILL, 0, false}} {
+		got, err := vm.Run(seccompData(c.nr, unix.AUDIT_ARCH_X86_64, 0, c.arg1))
+		if err != nil || (got != retAllow) != c.deny {
+			t.Errorf("call %d with %x: %x, %v", c.nr, c.arg1, got, err)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 func (c *dial) isolated(t *serverconfig.Target) transport.IsolatedServer {
 	s := transport.IsolatedServer{
 		Server: c.key.server, Owner: sandbox.Owner{Tenant: c.key.scope.Tenant, User: c.key.scope.User}, Home: homeName(c.key.server, c.key.scope),
+		Thread: c.key.scope.Thread, Plugin: c.cfg.User != nil,
 		Argv: append([]string{t.Command}, t.Args...), Env: t.Env, Egress: c.cfg.Sandbox.Egress,
 	}
 	for inside, host := range c.cfg.Sandbox.Mounts {

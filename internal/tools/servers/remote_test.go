@@ -26,8 +26,11 @@ func TestHomeOfAFarServer(t *testing.T) {
 	defer d.Close() //nolint:errcheck // a driver of the test
 	root := t.TempDir()
 	s, err := servers.New(t.Context(), servers.Options{
-		Driver: d, RunDir: filepath.Join(root, "run"), HomesDir: filepath.Join(root, "homes"), Daemon: "/bin/true", Install: "test",
-		StartTime: 20 * time.Second, Log: slog.New(slog.DiscardHandler), NextUID: func(context.Context, int) (int, error) { return 1_700_001, nil },
+		Driver: d, RunDir: filepath.Join(root, "run"), Daemon: "/bin/true", Install: "test",
+		StartTime: 20 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Home: func(context.Context, servers.Spec) (string, int, error) {
+			return home(filepath.Join(root, "homes", "files"), 1_700_001)
+		},
 		Template: sandbox.Template{Name: "mcp-server", Runtime: "runc", Limits: sandbox.Limits{
 			MemoryBytes: 64 << 20, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20,
 		}},

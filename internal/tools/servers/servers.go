@@ -12,14 +12,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -33,25 +31,23 @@ const (
 	Role = "mcp-server"
 	// HomeDir is where a server's own folder is inside; it outlives the sandbox.
 	HomeDir = "/srv/home"
-	// firstUID is where uids of workspaces begin, too; both come from one counter.
-	firstUID = 1_000_000
 
 	removeTimeout = 30 * time.Second
 	// homeEvery is how often a home folder is copied from a sandbox that does not see this server's disk: of a server that ends
 	// by itself, what came after the last time is lost. homeTimeout bounds once, also before the sandbox is removed.
 	homeEvery   = 30 * time.Second
 	homeTimeout = 20 * time.Second
-	maxDetail   = 100
 )
 
 // Options are the parts that it works with. All but Alive and Refused are needed.
 type Options struct {
-	Driver  driver.Driver
-	NextUID func(ctx context.Context, min int) (int, error) // see store.Store.NextUID
+	Driver driver.Driver
+	// Home returns the host folder of a server's home, which is bounded, and the uid that owns it. The same
+	// server always has the same one.
+	Home func(ctx context.Context, s Spec) (dir string, uid int, err error)
 	// Template says image, runtime and limits.
 	Template sandbox.Template
 	RunDir   string // for sockets: <data>/run
-	HomesDir string // <data>/mcp-homes
 	Daemon   string // host path of skerry-sandboxd
 	Install  string // id of the data folder
 	Replica  string // id of this process, among those of the data folder
@@ -68,9 +64,6 @@ type Sandboxes struct{ o Options }
 
 // New removes what former processes of the same data folder left over.
 func New(ctx context.Context, o Options) (*Sandboxes, error) {
-	if err := os.MkdirAll(o.HomesDir, 0o711); err != nil {
-		return nil, fmt.Errorf("tool servers: %w", err)
-	}
 	s := &Sandboxes{o: o}
 	return s, s.sweep(ctx, func(replica string) bool { return o.Alive == nil || !o.Alive(replica) })
 }
@@ -99,6 +92,8 @@ func (s *Sandboxes) sweep(ctx context.Context, of func(replica string) bool) err
 type Spec struct {
 	Server string        // its name in the configuration, for labels and the log
 	Owner  sandbox.Owner // whose server it is; empty for a shared one
+	Thread string        // that alone has it; "" for all of the owner's
+	Plugin bool          // it came with a plugin
 	Home   string        // name of its home folder: the same name is the same folder
 	Argv   []string
 	Env    []string // "NAME=value", beside HOME, PATH and the proxy
@@ -125,9 +120,9 @@ type Server struct {
 func (s *Sandboxes) Start(ctx context.Context, spec Spec) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.StartTime)
 	defer cancel()
-	home, uid, err := s.home(ctx, spec.Home)
+	home, uid, err := s.o.Home(ctx, spec)
 	if err != nil {
-		return nil, sandbox.Wrap(sandbox.Internal, err, "the server's home folder cannot be made")
+		return nil, err
 	}
 	v := &Server{s: s, id: sandbox.NewID(), ended: make(chan struct{})}
 	v.dir = filepath.Join(s.o.RunDir, string(v.id))
@@ -275,44 +270,4 @@ func (s *Sandboxes) remove(id sandbox.ID) {
 	if err := os.RemoveAll(filepath.Join(s.o.RunDir, string(id))); err != nil {
 		s.o.Log.Error("run folder not removed", "sandbox", string(id), "error", err)
 	}
-}
-
-// home returns the home folder of that name and the uid that owns it. The folder appears by one rename,
-// with its owner: the owner is the truth of the uid.
-func (s *Sandboxes) home(ctx context.Context, name string) (dir string, uid int, err error) {
-	if !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return "", 0, fmt.Errorf("home %.*q", maxDetail, name)
-	}
-	dir = filepath.Join(s.o.HomesDir, name)
-	if uid, err := ownerOf(dir); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return dir, uid, err
-	}
-	if uid, err = s.o.NextUID(ctx, firstUID); err != nil {
-		return "", 0, err
-	}
-	stage, err := os.MkdirTemp(s.o.HomesDir, ".new-")
-	if err != nil {
-		return "", 0, err
-	}
-	defer os.RemoveAll(stage)
-	if err := errors.Join(os.Chmod(stage, 0o700), os.Lchown(stage, uid, uid)); err != nil {
-		return "", 0, err
-	}
-	if err := os.Rename(stage, dir); err != nil {
-		uid, err = ownerOf(dir) // another start made it first
-		return dir, uid, err
-	}
-	return dir, uid, nil
-}
-
-func ownerOf(dir string) (int, error) {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return 0, err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || st.Uid < firstUID {
-		return 0, errors.New("the home folder has no uid of its own")
-	}
-	return int(st.Uid), nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// Meter measures the files of threads.
+// Meter measures the files of threads, and the home folders of users' MCP servers.
 type Meter struct {
 	dataDir string
 	folders *workspace.Folders
@@ -21,7 +21,8 @@ type Meter struct {
 // NewMeter measures the folders of a data folder.
 func NewMeter(dataDir string, folders *workspace.Folders) *Meter { return &Meter{dataDir, folders} }
 
-// Used returns the bytes of the files of a user, or of all users of a tenant when user is "".
+// Used returns the bytes of the files of a user, homes of MCP servers included, or of all users of a tenant
+// when user is "".
 func (m *Meter) Used(ctx context.Context, tenant, user string) (int64, error) {
 	users := []string{user}
 	if user == "" {
@@ -43,11 +44,21 @@ func (m *Meter) Used(ctx context.Context, tenant, user string) (int64, error) {
 				continue // being made, or deleted
 			}
 			used, err := m.usage(ctx, t)
-			if err != nil && !errors.Is(m.folders.Exists(t), sandbox.NotFound) {
+			var deep *sandbox.Error
+			switch {
+			case err == nil, errors.Is(m.folders.Exists(t), sandbox.NotFound):
+			case errors.Is(err, sandbox.QuotaExceeded) && errors.As(err, &deep):
+				return 0, sandbox.Wrap(sandbox.QuotaExceeded, err, "thread %q: %s", id, deep.Detail)
+			default:
 				return 0, err
 			}
 			sum += used.Bytes
 		}
+		homes, err := m.folders.Homes().Measure(ctx, owner)
+		if err != nil {
+			return 0, err
+		}
+		sum += homes
 	}
 	return sum, nil
 }

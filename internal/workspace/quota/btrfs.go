@@ -293,14 +293,14 @@ func (q *subvolumes) convert(ctx context.Context, dir string, live bool) error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") { // rests of a server that was killed
+		if !e.IsDir() || isRest(e.Name()) {
 			continue
 		}
 		to := filepath.Join(stage, e.Name())
 		if err := q.makeThread(to); err != nil {
 			return err
 		}
-		if err := copyTree(ctx, filepath.Join(dir, e.Name()), to); err != nil {
+		if err := CopyTree(ctx, filepath.Join(dir, e.Name()), to); err != nil {
 			return err
 		}
 	}
@@ -308,6 +308,11 @@ func (q *subvolumes) convert(ctx context.Context, dir string, live bool) error {
 		return err
 	}
 	return q.discard(stage)
+}
+
+// isRest tells by its name what a server that was killed had begun to make or to delete.
+func isRest(name string) bool {
+	return strings.HasPrefix(name, ".new-") || strings.HasPrefix(name, ".deleted-")
 }
 
 // discard removes a folder of threads, whichever way it was made.
@@ -319,8 +324,8 @@ func (q *subvolumes) discard(dir string) error {
 	return nil
 }
 
-// copyTree copies all that is in a folder into another one as it is: owners, modes, times, links, holes.
-func copyTree(ctx context.Context, from, to string) error {
+// CopyTree copies all that is in a folder into another one as it is: owners, modes, times, links, holes.
+func CopyTree(ctx context.Context, from, to string) error {
 	cmd := exec.CommandContext(ctx, "cp", "-a", "--reflink=never", "--sparse=always", "--", from+"/.", to)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("copy: %w: %.300s", err, bytes.TrimSpace(out))

@@ -223,7 +223,7 @@ func (q *ids) pass(ctx context.Context, dir, userDir string) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // only a handle
-	return putAll(ctx, root, project)
+	return putAll(ctx, root, project, putDepth)
 }
 
 func (q *ids) drop(dir string, uid int) error {
@@ -252,15 +252,19 @@ func (q *ids) convert(ctx context.Context, dir string, _ bool) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // only a handle
-	if err := putAll(ctx, root, project); err != nil {
+	if err := putAll(ctx, root, project, putDepth); err != nil {
 		return err
 	}
 	return os.WriteFile(mark(dir), nil, 0o600)
 }
 
+// putDepth is how deep putAll goes: each level takes descriptors, and code nests folders a hundred thousand deep.
+// What lies deeper counts for its thread only, by its uid.
+const putDepth = 500
+
 // putAll puts the regular files and folders below root into a project. The files are hostile: each folder
 // is opened relative to the one above it, links are not followed, and nothing that could wait is opened.
-func putAll(ctx context.Context, root *os.Root, project uint32) error {
+func putAll(ctx context.Context, root *os.Root, project uint32, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -275,7 +279,7 @@ func putAll(ctx context.Context, root *os.Root, project uint32) error {
 	for {
 		entries, err := list.ReadDir(256)
 		for _, e := range entries {
-			if err := putOne(ctx, root, e, project); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := putOne(ctx, root, e, project, depth); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
 		}
@@ -286,15 +290,17 @@ func putAll(ctx context.Context, root *os.Root, project uint32) error {
 	return nil
 }
 
-func putOne(ctx context.Context, root *os.Root, e os.DirEntry, project uint32) error {
+func putOne(ctx context.Context, root *os.Root, e os.DirEntry, project uint32, depth int) error {
 	switch {
+	case e.IsDir() && depth == 0:
+		return nil
 	case e.IsDir():
 		sub, err := root.OpenRoot(e.Name() + "/.")
 		if err != nil {
 			return err
 		}
 		defer sub.Close() //nolint:errcheck // only a handle
-		return putAll(ctx, sub, project)
+		return putAll(ctx, sub, project, depth-1)
 	case e.Type().IsRegular():
 		f, err := root.OpenFile(e.Name(), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 		if err != nil {

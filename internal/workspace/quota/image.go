@@ -156,7 +156,7 @@ func (v *Volume) tryKind(ctx context.Context, k kind, file string, size int64) (
 		return err
 	}
 	v.o.Log.Info("threads are copied into the disk image", "file", imageName)
-	return copyTree(ctx, v.root, at)
+	return CopyTree(ctx, v.root, at)
 }
 
 // unmount waits for what may still look at the file system, such as a scanner.

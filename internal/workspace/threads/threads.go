@@ -430,6 +430,9 @@ func (h *Threads) deleteHere(ctx context.Context, t sandbox.Thread) error {
 	if err == nil {
 		err = h.o.Folders.RemoveDiscarded(ctx, trash, uid)
 	}
+	if err := h.o.Folders.Homes().RemoveOf(ctx, t); err != nil { // what is left goes at the next start
+		h.o.Log.Warn("homes of a deleted thread's MCP servers are not all deleted", "thread", t.String(), "error", err)
+	}
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
 	}

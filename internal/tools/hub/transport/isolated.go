@@ -23,6 +23,8 @@ type Isolation interface {
 type IsolatedServer struct {
 	Server string        // its name in the configuration
 	Owner  sandbox.Owner // empty for a server that all share
+	Thread string        // that alone has it; "" for all of the owner's
+	Plugin bool          // it came with a plugin
 	Home   string        // name of its home folder: the same name is the same folder
 	Argv   []string
 	Env    []string // "NAME=value"
