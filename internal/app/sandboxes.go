@@ -86,7 +86,7 @@ func (b *builder) openSandboxes(
 		},
 		Storage: orchestrator.Storage{
 			DataDir: f.data.path, Disk: m.disk, Folders: m.folders, Snapshots: snapshots, SnapshotDelay: b.cfg.SnapshotDelay(), OnVolumes: b.cfg.OnVolumes(),
-			Sealer: f.sealer,
+			Sealer: f.sealer, UserEnvBytes: int64(b.cfg.UserEnvMiB) << 20,
 		},
 		Replicas: orchestrator.Replicas{
 			Peers: f.data.peers, SettleReplicas: f.data.settle, OpenAudit: f.audits.open, SweepReplica: m.isolation.sandboxes.Sweep,

@@ -91,6 +91,7 @@ var sections = []Section{
 		{"disk_quota", "What bounds threads' files. `kernel`: quotas of the data folder's file system. `image`: a file system in a file. `off`: nothing but the server's own counting. `auto`: the best of them that works here.", ""},
 		{"disk_image_mib", "Size of `<data>/disk.img` in MiB. With `0`, `disk_quota` decides.", ""},
 		{"user_disk_mib", "Limit of the files of all threads of one user together, in MiB. With `0`, only each thread's `limits.disk` counts.", ""},
+		{"user_env_mib", "Limit of the environments (`PUT …/sandbox {env}`) that are kept for all threads of one user together, in MiB. With `0`, only each thread's 256 KiB count.", ""},
 		{"workspaces", "Keeps the files of threads outside of `data`, too: `s3://bucket/prefix` with the settings of `s3`, or a folder that exists.", ""},
 		{"workspaces_mode", "`sync`: the server stores a change before it answers. `async`: at most `workspaces_delay` later.", ""},
 		{"workspaces_delay", "The delay of `async`.", ""},

@@ -16,6 +16,8 @@ type Workspaces struct {
 	Delay time.Duration `yaml:"workspaces_delay"`
 	// Encrypt encrypts what is kept for the keys of secrets.key_file.
 	Encrypt bool `yaml:"workspaces_encrypt"`
+	// UserEnvMiB bounds the environments that are kept for the sandboxes of one user together; 0: nothing does.
+	UserEnvMiB int `yaml:"user_env_mib"`
 }
 
 // SnapshotDelay is how long after a change it is saved; 0: before it is acknowledged.
@@ -32,6 +34,9 @@ func (w *Workspaces) check(bad func(key, format string, args ...any)) {
 	}
 	if w.Mode != "sync" && w.Mode != "async" {
 		bad("workspaces_mode", "%q is neither sync nor async", w.Mode)
+	}
+	if w.UserEnvMiB < 0 || w.UserEnvMiB > 1<<20 {
+		bad("user_env_mib", "%d is not 0 to %d", w.UserEnvMiB, 1<<20)
 	}
 	if w.Delay < 100*time.Millisecond || w.Delay > time.Hour {
 		bad("workspaces_delay", "%s is not 100ms to 1h", w.Delay)

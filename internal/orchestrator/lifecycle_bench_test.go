@@ -1,9 +1,12 @@
 package orchestrator
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -40,6 +43,31 @@ func BenchmarkStart(b *testing.B) {
 		}
 		if err := h.Threads.ReleaseSandbox(b.Context(), caller, "one"); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkListThreads is a page of 100 threads that are hibernated, each with an environment of the largest kind.
+func BenchmarkListThreads(b *testing.B) {
+	h := newHouse(b, daemon{run: exits})
+	env := map[string]string{}
+	for i := range 8 {
+		env[fmt.Sprint("K", i)] = strings.Repeat("x", 31<<10)
+	}
+	for i := range 100 {
+		t := sandbox.Thread{Owner: caller.Owner, ID: fmt.Sprintf("t%03d", i)}
+		_, err := h.threads.Ensure(b.Context(), t)
+		if err == nil {
+			err = h.Specs.Write(b.Context(), t, savedspec.Spec{Template: "base", Env: env, Hibernated: &sandbox.Info{State: sandbox.Hibernated}})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		list, _, err := h.Threads.Threads(b.Context(), caller, sandbox.ThreadFilter{})
+		if err != nil || len(list) != 100 || list[99].Sandbox == nil {
+			b.Fatalf("%d threads, %v", len(list), err)
 		}
 	}
 }

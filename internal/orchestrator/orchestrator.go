@@ -112,8 +112,10 @@ type Replicas struct {
 // Storage is where files of threads lie, and what else is kept on disk.
 type Storage struct {
 	DataDir string
-	// Sealer encrypts the environments that are kept; nil: they are kept as they are.
-	Sealer savedspec.Sealer
+	// Sealer encrypts the environments that are kept; nil: they are kept as they are. UserEnvBytes bounds those of one
+	// user together; 0: nothing does.
+	Sealer       savedspec.Sealer
+	UserEnvBytes int64
 	// Snapshots keep the files of threads elsewhere, before a change is acknowledged, or SnapshotDelay later when that is
 	// not 0; nil: they are on this disk alone.
 	Snapshots     *snapshot.Snapshots
@@ -272,7 +274,7 @@ func (r *Orchestrator) build(caps driver.Capabilities) error {
 			return fmt.Errorf("data folder: %w", err)
 		}
 	}
-	r.Specs = savedspec.New(savedspec.Options{DataDir: o.Storage.DataDir, Sealer: o.Storage.Sealer, Log: o.Log})
+	r.Specs = savedspec.New(savedspec.Options{DataDir: o.Storage.DataDir, Sealer: o.Storage.Sealer, UserBytes: o.Storage.UserEnvBytes, Log: o.Log})
 	r.folders = o.Storage.Folders
 	r.places = capacity.New(capacity.Limits{Total: o.MaxInstances, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
 	r.contexts = contexts.NewRegistry(o.Audit, o.Log)

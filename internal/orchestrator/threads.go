@@ -73,7 +73,7 @@ func (u *Threads) view(info sandbox.ThreadInfo) sandbox.ThreadView {
 	if inst := u.live.Find(info.Thread); inst != nil {
 		i := inst.Info()
 		v.Sandbox = &i
-	} else if saved := u.specs.Read(info.Thread); saved != nil {
+	} else if saved := u.specs.Head(info.Thread); saved != nil {
 		v.Sandbox = saved.Hibernated
 	}
 	return v

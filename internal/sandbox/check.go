@@ -17,7 +17,9 @@ const (
 	MaxArgvBytes  = 2 << 20     // of all words of a command together, as sandboxd counts them
 	MaxEnv        = 256
 	MaxEnvBytes   = 1 << 20 // of all variables with their names and "="; sandboxd counts those of the server, too
-	MaxCwdBytes   = 4096
+	// MaxSandboxEnvBytes bounds the variables of a sandbox, which are kept for its thread, and which every exec has besides its own.
+	MaxSandboxEnvBytes = 256 << 10
+	MaxCwdBytes        = 4096
 )
 
 // InvalidField refuses one field of a request, by its name in the API.
@@ -170,6 +172,21 @@ func checkInput(stdin string, env, secrets map[string]string) error {
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// CheckSandboxEnv refuses variables that no sandbox may have for all of its execs.
+func CheckSandboxEnv(env map[string]string) error {
+	if err := CheckEnv("env", env); err != nil {
+		return err
+	}
+	size := 0
+	for name, value := range env {
+		size += len(name) + 1 + len(value)
+	}
+	if size > MaxSandboxEnvBytes {
+		return InvalidField("env", "%d bytes, at most %d for a sandbox: an exec may have more of its own", size, MaxSandboxEnvBytes)
+	}
+	return nil
+}
 
 // CheckEnv refuses variables that no exec may have. field is what the API calls them.
 func CheckEnv(field string, env map[string]string) error {

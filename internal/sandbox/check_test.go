@@ -86,3 +86,20 @@ func TestCheckCommand(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckSandboxEnv: what is kept for a thread is smaller than what one exec may have.
+func TestCheckSandboxEnv(t *testing.T) {
+	env := map[string]string{}
+	for _, name := range []string{"A", "B", "C"} {
+		if err := CheckSandboxEnv(env); err != nil {
+			t.Errorf("%d variables: %v", len(env), err)
+		}
+		env[name] = strings.Repeat("x", 100<<10)
+	}
+	if err := CheckSandboxEnv(env); KindOf(err) != Invalid || CheckEnv("env", env) != nil {
+		t.Errorf("300 KiB: %v", err)
+	}
+	if err := CheckSandboxEnv(map[string]string{"SKERRY_X": ""}); KindOf(err) != Invalid {
+		t.Errorf("a name of the server's: %v", err)
+	}
+}

@@ -317,7 +317,7 @@ func (l *Lifecycle) Hibernate(ctx context.Context, c sandbox.Caller, id string, 
 	case <-ctx.Done():
 		return sandbox.Info{}, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 	}
-	if saved := l.specs.Read(inst.Thread); saved != nil && saved.Hibernated != nil {
+	if saved := l.specs.Head(inst.Thread); saved != nil && saved.Hibernated != nil {
 		return *saved.Hibernated, nil
 	}
 	return sandbox.Info{}, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)
@@ -335,7 +335,7 @@ func (l *Lifecycle) Existing(ctx context.Context, c sandbox.Caller, id string) (
 	if inst := l.live.Find(t); inst != nil {
 		return inst, nil, l.queue.WaitReady(ctx, inst, 0)
 	}
-	if saved := l.specs.Read(t); saved != nil && saved.Hibernated != nil {
+	if saved := l.specs.Head(t); saved != nil && saved.Hibernated != nil {
 		return nil, saved.Hibernated, nil
 	}
 	return nil, nil, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)

@@ -50,6 +50,14 @@ func (s *Orders) Next(t sandbox.Thread, named string) Order {
 	return Order{Template: s.Templates[named]}
 }
 
+// Admit refuses an environment that the thread's instance cannot have: it would be kept.
+func (s *Orders) Admit(t sandbox.Thread, env map[string]string) error {
+	if err := sandbox.CheckSandboxEnv(env); err != nil {
+		return err
+	}
+	return s.specs.Admit(t, env)
+}
+
 // Save keeps what an instance that runs is. The default without an environment needs no file.
 func (s *Orders) Save(inst *instance.Instance) {
 	inst.Saved.WriteMu.Lock()

@@ -1,14 +1,18 @@
 package savedspec
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -16,14 +20,26 @@ import (
 
 // Spec is such a file.
 type Spec struct {
-	Template   string            `json:"template"`
-	Env        map[string]string `json:"env,omitempty"`        // without a sealer
-	Sealed     []byte            `json:"sealed_env,omitempty"` // the same, encrypted
-	Hibernated *sandbox.Info     `json:"hibernated,omitempty"` // as it was when it was put away; nil: it was not
+	Template   string        `json:"template"`
+	Hibernated *sandbox.Info `json:"hibernated,omitempty"` // as it was when it was put away; nil: it was not
+	// EnvLast: all but the environment comes before it. A file of an earlier version is in another order.
+	EnvLast bool              `json:"env_last,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`        // without a sealer
+	Sealed  []byte            `json:"sealed_env,omitempty"` // the same, encrypted
 }
 
-// maxBytes bounds the file: maxEnv variables of maxArgBytes with room for JSON's escapes.
-const maxBytes = 256 << 20
+const (
+	// maxBytes bounds the file, also that of an earlier version, which let environments be larger.
+	maxBytes = 256 << 20
+	// maxHead bounds what Head reads.
+	maxHead = 16 << 10
+	// freeBytes of each file count as nothing: only environments do, and not the smallest.
+	freeBytes = 1 << 10
+	// countEvery is how often the files of a user are counted: other servers of the data folder write some, too.
+	countEvery = 30 * time.Second
+	// maxCounts bounds the users whose count is known.
+	maxCounts = 10_000
+)
 
 // Sealer encrypts what is kept in files. Only with the same purpose a text is opened again.
 type Sealer interface {
@@ -38,14 +54,96 @@ type Options struct {
 	DataDir string
 	// Sealer encrypts the environments; nil: they are kept as they are.
 	Sealer Sealer
-	Log    *slog.Logger
+	// UserBytes bounds the environments that are kept for the threads of one user together; 0: nothing does.
+	UserBytes int64
+	Log       *slog.Logger
 }
 
 // Specs are those of all threads of a data folder.
-type Specs struct{ o Options }
+type Specs struct {
+	o Options
+
+	mu     sync.Mutex
+	counts map[sandbox.Owner]*count
+}
 
 // New returns the specs of a data folder.
-func New(o Options) *Specs { return &Specs{o: o} }
+func New(o Options) *Specs { return &Specs{o: o, counts: map[sandbox.Owner]*count{}} }
+
+// count is what the files of a user had together when they were counted, with what was admitted since.
+type count struct {
+	mu    sync.Mutex
+	bytes int64
+	at    time.Time
+}
+
+// counted is what a file of a size counts.
+func counted(size int64) int64 { return max(size-freeBytes, 0) }
+
+// Admit refuses an environment for a thread with which those of its user would have too many bytes: QuotaExceeded. Of
+// two at once, both count.
+func (x *Specs) Admit(t sandbox.Thread, env map[string]string) error {
+	if x.o.UserBytes <= 0 || len(env) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(env)
+	if err != nil {
+		return err
+	}
+	need := counted(int64(len(text)))
+	if x.o.Sealer != nil {
+		need = counted(int64(len(text)) * 4 / 3) // it is in base64
+	}
+	if need == 0 {
+		return nil
+	}
+	c := x.countOf(t.Owner)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) > countEvery {
+		if c.bytes, err = x.countFiles(t.Owner); err != nil {
+			return sandbox.Wrap(sandbox.Internal, err, "the environments that are kept cannot be counted")
+		}
+		c.at = time.Now()
+	}
+	if info, err := os.Lstat(x.File(t)); err == nil {
+		need -= counted(info.Size())
+	}
+	if need > 0 && c.bytes+need > x.o.UserBytes {
+		return sandbox.Errorf(sandbox.QuotaExceeded,
+			"env: the environments of the user's sandboxes would have %d bytes together, at most %d: release some sandboxes, or send less",
+			c.bytes+need, x.o.UserBytes)
+	}
+	c.bytes += need
+	return nil
+}
+
+func (x *Specs) countOf(o sandbox.Owner) *count {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c := x.counts[o]
+	if c == nil {
+		if len(x.counts) >= maxCounts {
+			clear(x.counts)
+		}
+		c = &count{}
+		x.counts[o] = c
+	}
+	return c
+}
+
+func (x *Specs) countFiles(o sandbox.Owner) (sum int64, err error) {
+	entries, err := os.ReadDir(filepath.Dir(x.File(sandbox.Thread{Owner: o})))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			sum += counted(info.Size())
+		}
+	}
+	return sum, nil
+}
 
 // File is where what is kept of a thread's sandbox lies.
 func (x *Specs) File(t sandbox.Thread) string {
@@ -55,31 +153,91 @@ func (x *Specs) File(t sandbox.Thread) string {
 // Read returns what is kept of a thread's sandbox, nil when nothing is. What cannot be read is as good
 // as nothing, and logged.
 func (x *Specs) Read(t sandbox.Thread) *Spec {
-	info, err := os.Lstat(x.File(t))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var saved Spec
-	if err == nil && info.Size() > maxBytes {
-		err = errors.New("it is too large")
-	}
+	saved, err := x.load(t)
 	if err == nil {
-		var text []byte
-		if text, err = os.ReadFile(x.File(t)); err == nil {
-			err = json.Unmarshal(text, &saved)
+		err = x.open(t, saved)
+	}
+	return x.orNone(t, saved, err)
+}
+
+// Head is Read without the environment, for lists and whoever does not need it: nothing is decrypted, and of a large
+// file little is read.
+func (x *Specs) Head(t sandbox.Thread) *Spec {
+	saved, err := x.head(t)
+	if err == nil && saved == nil {
+		saved, err = x.load(t)
+	}
+	if saved != nil {
+		saved.Env, saved.Sealed = nil, nil
+	}
+	return x.orNone(t, saved, err)
+}
+
+func (x *Specs) orNone(t sandbox.Thread, saved *Spec, err error) *Spec {
+	if err == nil {
+		return saved
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		x.o.Log.Error("what is kept of a sandbox cannot be read", "thread", t.String(), "error", err)
+	}
+	return nil
+}
+
+// load reads the whole file. It decrypts nothing.
+func (x *Specs) load(t sandbox.Thread) (*Spec, error) {
+	info, err := os.Lstat(x.File(t))
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxBytes {
+		return nil, errors.New("it is too large")
+	}
+	text, err := os.ReadFile(x.File(t))
+	if err != nil {
+		return nil, err
+	}
+	saved := &Spec{}
+	return saved, json.Unmarshal(text, saved)
+}
+
+// head reads the file as far as the environment; nil: in this file the environment does not come last.
+func (x *Specs) head(t sandbox.Thread) (*Spec, error) {
+	file, err := os.Open(x.File(t))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	text := make([]byte, maxHead)
+	n, err := io.ReadFull(file, text)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	saved, in := &Spec{}, json.NewDecoder(bytes.NewReader(text[:n]))
+	if first, err := in.Token(); err != nil || first != json.Delim('{') {
+		return nil, nil //nolint:nilnil,nilerr // load says what is wrong
+	}
+	for !saved.EnvLast && in.More() {
+		key, err := in.Token()
+		if err == nil {
+			switch key {
+			case "template":
+				err = in.Decode(&saved.Template)
+			case "hibernated":
+				err = in.Decode(&saved.Hibernated)
+			case "env_last":
+				err = in.Decode(&saved.EnvLast)
+			default:
+				return nil, nil //nolint:nilnil // see above
+			}
+		}
+		if err != nil {
+			return nil, nil //nolint:nilnil,nilerr // load says what is wrong
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if end, err := in.Token(); !saved.EnvLast && (err != nil || end != json.Delim('}')) {
+		return nil, nil //nolint:nilnil,nilerr // load says what is wrong
 	}
-	if err == nil {
-		err = x.open(t, &saved)
-	}
-	if err != nil {
-		x.o.Log.Error("what is kept of a sandbox cannot be read", "thread", t.String(), "error", err)
-		return nil
-	}
-	return &saved
+	return saved, nil
 }
 
 // purpose binds a sealed environment to its thread.
@@ -113,6 +271,11 @@ func (x *Specs) encode(t sandbox.Thread, saved Spec) ([]byte, error) {
 		}
 		saved.Env = nil
 	}
+	return marshal(saved)
+}
+
+func marshal(saved Spec) ([]byte, error) {
+	saved.EnvLast = true
 	return json.Marshal(saved)
 }
 
@@ -185,7 +348,7 @@ func (x *Specs) Plain(t sandbox.Thread) *Spec {
 	if err != nil || len(text) == 0 || json.Unmarshal(text, &saved) != nil {
 		return nil
 	}
-	saved.Env, saved.Hibernated = nil, nil
+	saved.Env, saved.Hibernated, saved.EnvLast = nil, nil, false
 	return &saved
 }
 
@@ -195,11 +358,15 @@ func (x *Specs) Restore(ctx context.Context, t sandbox.Thread, spec Spec) error 
 	if _, err := os.Lstat(x.File(t)); err == nil {
 		return nil
 	}
-	if saved := spec; x.open(t, &saved) != nil {
+	saved := spec
+	if x.open(t, &saved) != nil {
 		x.o.Log.Warn("the environment of a sandbox is encrypted for a key that is not there", "thread", t.String())
 		spec.Sealed = nil
+	} else if err := x.Admit(t, saved.Env); err != nil {
+		x.o.Log.Warn("the environment of a sandbox is not kept", "thread", t.String(), "error", err)
+		spec.Sealed, spec.Env = nil, nil
 	}
-	raw, err := json.Marshal(spec)
+	raw, err := marshal(spec)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(x.File(t)), 0o700)
 	}

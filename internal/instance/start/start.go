@@ -141,7 +141,7 @@ func (s *Starts) Acquire(ctx context.Context, c sandbox.Caller, id string, o san
 	if _, ok := s.orders.Templates[o.Template]; !ok && o.Template != "" {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Invalid, "there is no template %.80q; GET /api/templates lists them", o.Template)
 	}
-	if err := sandbox.CheckEnv("env", o.Env); err != nil {
+	if err := s.orders.Admit(t, o.Env); err != nil {
 		return sandbox.Info{}, err
 	}
 	if err := s.skills.Narrow(ctx, t, o.Skills); err != nil {

@@ -252,7 +252,7 @@ func (v *Volumes) withFolder(ctx context.Context, t sandbox.Thread, use func(san
 	}
 	defer v.o.Owners.Release(own)
 	tmpl := v.o.Templates[v.o.Default]
-	if saved := v.o.Specs.Read(t); saved != nil {
+	if saved := v.o.Specs.Head(t); saved != nil {
 		if named, ok := v.o.Templates[saved.Template]; ok {
 			tmpl = named
 		}
