@@ -101,7 +101,7 @@ var table = []row{
 	{"internal/sandboxd/process", "platform/deadline sandboxd/filter", "processes know no protocol"},
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},
-	{"internal/sandboxapi/client", "sandbox sandboxapi/...", "checked calls of the contract"},
+	{"internal/sandboxapi/client", "platform/boundedproto sandbox sandboxapi/...", "checked calls of the contract"},
 	{"internal/sandboxapi/link", "platform/ownedsocket platform/lockedfile", "the connection knows no messages"},
 	{"internal/sandboxapi/v1", "", "generated"},
 	{"internal/sandboxapi/v1/sandboxv1connect", "sandboxapi/v1", "generated"},
@@ -110,7 +110,7 @@ var table = []row{
 	{"internal/sidecar/pki", "sandbox platform/lockedfile", "certificates know names, not what is said"},
 	{"internal/sidecar/pod", "sandbox platform/anchor platform/lockedfile platform/ownedsocket sidecar/tree sidecar/wire", "the sandbox's end of a tunnel knows no server"},
 	{"internal/sidecar/tree", "", "trees of files are changed by whoever asks"},
-	{"internal/sidecar/wire", "sandbox sidecar/tree", "messages know what is said, not who says it"},
+	{"internal/sidecar/wire", "platform/boundedproto sandbox sidecar/tree", "messages know what is said, not who says it"},
 
 	{"internal/tools/argform", "", "a form knows schemas, not who calls tools"},
 	{"internal/tools/bridge", "sandbox platform/ownedsocket platform/redact platform/deadline observe/tracing tools/call", "the bridge decides whose a call is; tools/call makes it"},
@@ -176,6 +176,7 @@ var table = []row{
 	{"internal/observe/tracing", "sandbox", "spans have names; what they stand for, others know"},
 
 	{"internal/platform/anchor", "", "it makes connections and knows nothing of what is said on them"},
+	{"internal/platform/boundedproto", "", "it decodes messages, whatever they are"},
 	{"internal/platform/buildinfo", "", "it stands below everything"},
 	{"internal/platform/confine", "", "it knows the kernel, not what it confines"},
 	{"internal/platform/deadline", "", "it knows a clock, not what it is for"},
@@ -189,7 +190,7 @@ var table = []row{
 	{"internal/platform/oneline", "", "it makes one line of a text"},
 	{"internal/platform/ownedsocket", "", "it stands below everything"},
 	{"internal/platform/retry", "", "it knows pauses, not what is tried"},
-	{"internal/platform/redact", "sandbox", "it knows texts, not where they go"},
+	{"internal/platform/redact", "sandbox platform/jsonedit", "it knows texts, not where they go"},
 	{"internal/platform/rename", "", "it knows names, not what they are of"},
 	{"internal/platform/rename/refused", "", "it filters system calls for tests"},
 	{"internal/platform/s3", "sandbox tools/egress", "it reads and stores objects, whatever is in them"},

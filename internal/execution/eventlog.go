@@ -16,6 +16,7 @@ type eventLog struct {
 	events    []sandbox.Event
 	approvals int   // of them, those about calls that wait
 	bytes     int64 // of output in events
+	more      int64 // bytes of what else is kept: a result
 	live      int64 // Spec.Live
 	stdout    []byte
 	stderr    []byte
@@ -49,24 +50,12 @@ func (l *eventLog) addLocked(ev sandbox.Event) {
 			l.stdout = append(l.stdout, ev.Data...)
 		}
 	case sandbox.EventStderr:
-		l.stderr = append(l.stderr, ev.Data...)
+		if l.live == 0 || int64(len(l.stderr)) <= l.live {
+			l.stderr = append(l.stderr, ev.Data...)
+		}
 	}
 	l.trim()
 	l.notify()
-}
-
-// count counts bytes that are kept beside the events. Calls that wait for approvals may add events at the same time.
-func (l *eventLog) count(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.bytes += int64(n)
-}
-
-// size returns the bytes that are kept.
-func (l *eventLog) size() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bytes
 }
 
 // notify wakes the waiting goroutines. The caller holds mu.
@@ -97,6 +86,7 @@ func (l *eventLog) finish(res sandbox.Result, err error) {
 		return
 	}
 	l.result = &res
+	l.more += resultCost(&res)
 	l.addLocked(sandbox.Event{Type: sandbox.EventExit, Time: time.Now().UTC(), Result: &res})
 }
 
@@ -165,6 +155,14 @@ func (l *eventLog) outcome() *sandbox.Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.result
+}
+
+// eventCost is what an event takes besides its output, in bytes.
+const eventCost = 128
+
+// cost is the memory that the log takes, about. Called with mu held.
+func (l *eventLog) cost() int64 {
+	return l.bytes + l.more + int64(len(l.events))*eventCost
 }
 
 // maxLive bounds the events that are kept of a terminal: a person who types makes small ones.

@@ -32,6 +32,7 @@ type Exec struct {
 	Named   []string      // secrets that it got by name
 	Secret  Secrets       // only the goroutine that sees it through uses the streams in it
 	place   *list.Element // among the ended ones; of the registry
+	held    int64         // bytes of memory that it takes as one of them
 	Limits  *limits.Place // that it takes of its caller's
 	Trace   Trace
 	Hold    Hold
@@ -125,6 +126,8 @@ func (e *Exec) Reason() string {
 // Finish is the one end of e. Only the goroutine that runs e calls it.
 func (e *Exec) Finish(res sandbox.Result, err error) {
 	e.Hold.finish()
+	e.Secret = Secrets{}        // up to 36 MB
+	e.Before = paths.Snapshot{} // up to 10,000 paths, and the exec lives on in the registry
 	e.log.finish(res, err)
 }
 
@@ -193,8 +196,34 @@ func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
 // the image; 126 and 127 are the shell's "not executable" and "not found".
 const exitNoInterpreter = 125
 
-// CountResult counts a result that is kept with the exec.
-func (e *Exec) CountResult(raw []byte) { e.log.count(len(raw)) }
+// request is the memory that takes what was asked for, about.
+func (e *Exec) request() int64 {
+	n := len(e.Spec.Subject) + len(e.Attempt.Subject) + len(e.Attempt.Args)
+	if c := e.Spec.Code; c != nil {
+		n += len(c.Text)
+	}
+	return int64(n)
+}
+
+// resultCost is the memory that a result takes, about.
+func resultCost(res *sandbox.Result) int64 {
+	const entry = 256 // a file or a tool call, besides its texts
+	n := len(res.Stdout) + len(res.Stderr) + len(res.Detail)
+	for _, f := range res.Files {
+		n += entry + len(f.Path)
+	}
+	for _, c := range res.ToolsCalled {
+		n += entry + len(c.Error)
+	}
+	if res.Results != nil {
+		for _, rich := range *res.Results {
+			for mime, data := range rich {
+				n += entry + len(mime) + len(data)
+			}
+		}
+	}
+	return int64(n)
+}
 
 // Compose makes the result of an exec that sandboxd reports as ended.
 func (e *Exec) Compose(exit *sandboxv1.Exit) sandbox.Result {

@@ -2,11 +2,11 @@ package execution
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -144,20 +144,6 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 }
 
-// TestCountWhileCallsWait: the results of a context are counted while a call of the exec may still tell of its approval.
-func TestCountWhileCallsWait(t *testing.T) {
-	e := newExecution("x")
-	var wg sync.WaitGroup
-	for range 100 {
-		wg.Go(func() { e.CountResult(make([]byte, 10)) })
-		wg.Go(func() { e.log.addApproval(sandbox.Event{Type: sandbox.EventApprovalRequired, Data: make([]byte, 1)}) })
-	}
-	wg.Wait()
-	if got, want := e.log.size(), int64(100*10+min(100, maxApprovalEvents)); got != want {
-		t.Errorf("%d bytes are counted, want %d", got, want)
-	}
-}
-
 // TestTerminalKeepsTheNewest: old events are dropped, a follower goes on with what is there, and the
 // result is as long as any other.
 func TestTerminalKeepsTheNewest(t *testing.T) {
@@ -190,6 +176,49 @@ func TestTerminalKeepsTheNewest(t *testing.T) {
 	res := e.Compose(&sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_EXITED, Stdout: &sandboxv1.Stream{Total: 5000, Tail: []byte(tail)}, Stderr: &sandboxv1.Stream{}})
 	if !res.Truncated || len(res.Stdout) > 1100 || !strings.HasPrefix(res.Stdout, "000000000\n") || !strings.Contains(res.Stdout, "4000 bytes left out") || !strings.HasSuffix(res.Stdout, tail) {
 		t.Errorf("%v, %d bytes: %.60q", res.Truncated, len(res.Stdout), res.Stdout)
+	}
+}
+
+// TestTerminalStderrIsBounded, although terminals have none: a follower could take it from a sandboxd that is not ours.
+func TestTerminalStderrIsBounded(t *testing.T) {
+	e := newExecution("x")
+	e.Spec.Live, e.log.live = 1000, 1000
+	for i := range 100 {
+		if err := e.Take(&sandboxv1.Event{N: uint64(i) + 1, Kind: output(true, strings.Repeat("x", 100)).Kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(e.log.stderr); n > 1100 {
+		t.Errorf("%d bytes of stderr are held", n)
+	}
+}
+
+// TestEventsCostMoreThanTheirBytes: what ended execs hold is counted as the memory that it takes.
+func TestEventsCostMoreThanTheirBytes(t *testing.T) {
+	g := NewRegistry()
+	e := newExecution("x")
+	e.Secret = Secrets{rawOut: 1}
+	g.Begin()
+	g.Add(e)
+	for i := range 1000 {
+		if err := e.Take(&sandboxv1.Event{N: uint64(i) + 1, Kind: output(false, "x").Kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results := []sandbox.RichResult{{"text/plain": json.RawMessage(`"` + strings.Repeat("r", 5000) + `"`)}}
+	e.Finish(sandbox.Result{
+		Stdout: strings.Repeat("x", 2000), Stderr: strings.Repeat("x", 3000), Results: &results, Files: []sandbox.FileChange{{Path: strings.Repeat("p", 4000)}},
+	}, nil)
+	g.End(e)
+	if least, most := int64(1000*100+2000+3000+5000+4000), int64(1000*200+20_000); g.held < least || g.held > most {
+		t.Errorf("%d bytes are held, want %d to %d", g.held, least, most)
+	}
+	if e.Secret != (Secrets{}) {
+		t.Error("the secrets are kept with an exec that ended")
+	}
+	g.Expire(time.Now().Add(24 * time.Hour))
+	if g.held != 0 {
+		t.Errorf("%d bytes are held of none", g.held)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 const (
 	keepEnded      = 30 * time.Minute
 	keepPerThread  = 200
-	keepOutput     = 256 << 20 // bytes, all threads together
+	keepOutput     = 256 << 20 // bytes of memory, all threads together
 	maxListedExecs = 1000
 )
 
@@ -28,7 +28,7 @@ type Registry struct {
 	ended list.List // *Exec, oldest first
 	alive int       // execs that run, or are about to
 	shut  bool      // none may begin any more
-	held  int64     // bytes of output of the ended ones
+	held  int64     // bytes of memory that the ended ones take
 }
 
 // threadExecs is those of one thread.
@@ -133,7 +133,10 @@ func (g *Registry) End(e *Exec) {
 func (g *Registry) keep(e *Exec) {
 	g.know(e)
 	e.place = g.ended.PushBack(e)
-	g.held += e.log.size()
+	e.log.mu.Lock()
+	e.held = e.log.cost() + e.request()
+	e.log.mu.Unlock()
+	g.held += e.held
 	mine := g.of[e.Thread]
 	mine.ended = append(mine.ended, e)
 	for len(mine.ended) > keepPerThread {
@@ -150,7 +153,7 @@ func (g *Registry) oldest() *Exec {
 }
 
 func (g *Registry) forget(e *Exec) {
-	g.held -= e.log.size()
+	g.held -= e.held
 	g.ended.Remove(e.place)
 	delete(g.byID, e.ID)
 	mine := g.of[e.Thread]

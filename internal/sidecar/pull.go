@@ -168,7 +168,7 @@ func ofWrite(err error, target string) error {
 
 // receiveChanges receives what the sandbox has, or what changed, and checks it.
 func (p *pull) receiveChanges() error {
-	last := -1
+	last, names := -1, 0
 	var err error
 	p.full, err = wire.ReceiveEntries(p.s, func(m *wire.Entry) error {
 		e, gone, err := m.Tree()
@@ -188,6 +188,9 @@ func (p *pull) receiveChanges() error {
 		}
 		if p.items = append(p.items, item{side: p.sides[i], e: e, gone: gone}); len(p.items) > 2*tree.MaxEntries {
 			return fmt.Errorf("%w: more than %d files and folders", tree.ErrTooMuch, tree.MaxEntries)
+		}
+		if names += len(e.Path) + len(e.Target); names > 2*tree.MaxNames { // of all mounts, as the entries are
+			return fmt.Errorf("%w: the paths of all files, folders and links together have more than %d bytes", tree.ErrTooMuch, tree.MaxNames)
 		}
 		return nil
 	})
@@ -217,7 +220,7 @@ func (p *pull) compare(ctx context.Context) error {
 		}
 		s.count.entries, s.count.bytes = 0, 0
 		var err error
-		unbounded := tree.Limits{Entries: 4 * tree.MaxEntries, Bytes: 1<<63 - 1, FileBytes: 1<<63 - 1}
+		unbounded := tree.Limits{Entries: 4 * tree.MaxEntries, Bytes: 1<<63 - 1, FileBytes: 1<<63 - 1, Names: 4 * tree.MaxNames}
 		if s.own, err = s.t.List(ctx, "", unbounded); err != nil {
 			return ofSource(err, s.m.Target)
 		}

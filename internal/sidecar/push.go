@@ -66,7 +66,7 @@ func (c *Conn) pushOne(ctx context.Context, m sandbox.Mount, rest string) error 
 		return sandbox.Wrap(sandbox.Internal, err, "the files of %s cannot be read", m.Target)
 	}
 	defer t.Close()
-	limits := tree.Limits{Entries: tree.MaxEntries, Bytes: math.MaxInt64, FileBytes: math.MaxInt64}
+	limits := tree.Limits{Entries: tree.MaxEntries, Bytes: math.MaxInt64, FileBytes: math.MaxInt64, Names: tree.MaxNames}
 	list, err := t.List(ctx, rest, limits)
 	if err == nil {
 		err = c.o.Digests.Fill(ctx, t, list, math.MaxInt64)

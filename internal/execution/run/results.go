@@ -1,8 +1,11 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"path"
 	"regexp"
 	"strings"
@@ -33,7 +36,6 @@ func (x contextResults) settleContext(inst *instance.Instance, e *execution.Exec
 	for _, raw := range exit.GetResults() {
 		if rich := x.richResult(ctx, e, inst.UID, raw); len(rich) > 0 {
 			results = append(results, rich)
-			e.CountResult(raw)
 		}
 	}
 	res.Results, res.ResultsLeftOut = &results, int(exit.GetResultsLeftOut())
@@ -51,8 +53,8 @@ const (
 // richResult reads what the code's own process says that it displayed: nothing of it is believed. What
 // is no MIME type with fit data is left out.
 func (x contextResults) richResult(ctx context.Context, e *execution.Exec, uid int, raw []byte) sandbox.RichResult {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(e.Secret.Hide.JSON(raw), &all); err != nil || len(all) > maxMIMEs {
+	all, ok := members(e.Secret.Hide.JSON(raw))
+	if !ok {
 		return nil
 	}
 	rich := sandbox.RichResult{}
@@ -75,17 +77,61 @@ func (x contextResults) richResult(ctx context.Context, e *execution.Exec, uid i
 	return rich
 }
 
+// members reads an object of at most maxMIMEs members. It stops behind them: eight bytes of text make a member, which
+// takes ten times as much memory.
+func members(raw []byte) (map[string]json.RawMessage, bool) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, false
+	}
+	all := map[string]json.RawMessage{}
+	for n := 0; d.More(); n++ {
+		key, err := d.Token()
+		name, ok := key.(string)
+		if err != nil || !ok || n == maxMIMEs {
+			return nil, false
+		}
+		var data json.RawMessage
+		if d.Decode(&data) != nil {
+			return nil, false
+		}
+		all[name] = data
+	}
+	_, err := d.Token()
+	return all, err == nil && ended(d)
+}
+
+// ended reports whether nothing comes behind the value that was read.
+func ended(d *json.Decoder) bool {
+	_, err := d.Token()
+	return errors.Is(err, io.EOF)
+}
+
+// listed reads the first maxMIMEs elements of a list; nil when it is none.
+func listed(raw []byte) []sandbox.KeptResult {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil
+	}
+	var files []sandbox.KeptResult
+	for d.More() && len(files) < maxMIMEs {
+		var f sandbox.KeptResult
+		if d.Decode(&f) != nil {
+			return nil
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
 var mimeType = regexp.MustCompile(`^[A-Za-z]+/[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
 
 func isMIME(s string) bool { return len(s) <= maxMIME && mimeType.MatchString(s) }
 
 // keptResults checks the list of files that hold what was too large: they are the exec's own, or left out.
 func (x contextResults) keptResults(ctx context.Context, e *execution.Exec, uid int, data json.RawMessage) json.RawMessage {
-	var files, good []sandbox.KeptResult
-	if json.Unmarshal(data, &files) != nil {
-		return nil
-	}
-	for _, f := range files[:min(len(files), maxMIMEs)] {
+	var good []sandbox.KeptResult
+	for _, f := range listed(data) {
 		if path.Dir(f.Path) != spillDir(e.ID) || path.Clean(f.Path) != f.Path || !isMIME(f.MIME) {
 			continue
 		}

@@ -3,10 +3,15 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 )
 
 // maxEscaped bounds the texts with \u in them that are decoded for what the escapes may hide.
 const maxEscaped = 4 << 20
+
+// maxValues bounds the texts that are decoded, too: a value has two bytes and takes a hundred.
+const maxValues = 200_000
 
 // JSON returns a JSON text without secrets, as JSON: where a secret is more than a part of a string, such as a
 // number, a string stands in its place. text itself when none is in it. What is no JSON is hidden as Bytes does.
@@ -15,6 +20,9 @@ func (s *Secrets) JSON(text json.RawMessage) json.RawMessage {
 		return text
 	}
 	found := s.in(text)
+	if jsonedit.Values(text) > maxValues {
+		return s.undecoded(text, found)
+	}
 	if !found && (len(text) > maxEscaped || !bytes.Contains(text, []byte(`\u`))) {
 		return text
 	}
@@ -43,6 +51,17 @@ func (s *Secrets) JSON(text json.RawMessage) json.RawMessage {
 		return json.RawMessage(`"` + Marker + `"`)
 	}
 	return bytes.TrimSpace(out.Bytes())
+}
+
+// undecoded is JSON for a text that has too many values to be decoded.
+func (s *Secrets) undecoded(text json.RawMessage, found bool) json.RawMessage {
+	if !found {
+		return text
+	}
+	if out := s.Bytes(text); json.Valid(out) || !json.Valid(text) {
+		return out
+	}
+	return json.RawMessage(`"` + Marker + `"`)
 }
 
 // value hides secrets in a decoded value.

@@ -28,8 +28,6 @@ const (
 	// callTime bounds every call that does not stream: the longest is Kill, which waits about three seconds
 	// for a tree to end.
 	callTime = 15 * time.Second
-	// maxMessage holds an exit event with both tails.
-	maxMessage = sandbox.MaxOutputBytes + 1<<20
 	// fileChunk is what one message of a file transfer holds.
 	fileChunk = 256 << 10
 	maxDetail = 300
@@ -80,9 +78,7 @@ func (c *Client) reach(ctx context.Context) (sandboxv1connect.SandboxServiceClie
 	defer c.mu.Unlock()
 	if c.conn != conn {
 		c.conn = conn
-		c.api = sandboxv1connect.NewSandboxServiceClient(conn, "http://sandbox",
-			connect.WithReadMaxBytes(maxMessage),
-			connect.WithAcceptCompression("gzip", nil, nil)) // a unix socket is faster than gzip
+		c.api = newAPI(conn)
 	}
 	return c.api, conn, nil
 }
@@ -160,7 +156,8 @@ func mapError(ctx context.Context, err error) error {
 		return sandbox.Wrap(sandbox.SandboxLost, err, "the sandbox does not answer")
 	}
 	if !connect.IsWireError(err) {
-		if ce.Code() == connect.CodeResourceExhausted { // beyond maxMessage
+		switch ce.Code() {
+		case connect.CodeResourceExhausted, connect.CodeInvalidArgument: // too long, or it cannot be decoded
 			return contractError("%w", err)
 		}
 		return sandbox.Wrap(sandbox.SandboxLost, err, "the sandbox does not answer")

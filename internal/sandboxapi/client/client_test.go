@@ -99,13 +99,18 @@ func (h *hostile) ReadFile(_ context.Context, _ *connect.Request[sandboxv1.ReadF
 // returned function is called.
 func (h *hostile) serve(t *testing.T) (c *Client, stop func()) {
 	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(h))
+	return serve(t, mux)
+}
+
+func serve(t *testing.T, h http.Handler) (c *Client, stop func()) {
+	t.Helper()
 	dir := t.TempDir()
 	ln, err := link.Listen(link.ListenOptions{Dir: dir, SecretFile: filepath.Join(t.TempDir(), "secret"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(h))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -118,7 +123,7 @@ func (h *hostile) serve(t *testing.T) (c *Client, stop func()) {
 				continue
 			}
 			secret = s
-			_ = link.Serve(ctx, conn, mux)
+			_ = link.Serve(ctx, conn, h)
 		}
 	}()
 	stop = func() { cancel(); <-done }

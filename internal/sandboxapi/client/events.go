@@ -21,11 +21,18 @@ const (
 	maxPath    = 4 << 10
 	maxExecs   = 1024
 	maxStrings = 64
+	maxWord    = 128 // bytes of an id, a version or a language
 
 	// A terminal is followed at most so fast, in bytes a second; sandboxd is to be slower.
 	liveRate  = 32 << 20
 	liveBurst = 1 << 20
-	minCost   = 512 // bytes that a smaller event counts as
+	minCost   = 4 << 10 // bytes that a smaller event counts as
+
+	// sandboxd slows down the reading of small pieces: each stream has fewer events than these at once, and
+	// then one a second. Full pieces are larger than fullPiece.
+	maxEvents  = 128 << 10
+	lateEvents = 4 // a second
+	fullPiece  = 512
 )
 
 // Emit gets the events of an exec in order, the exit included; it may keep them. An error from
@@ -38,7 +45,7 @@ type Emit func(*sandboxv1.Event) error
 //
 // Invalid: the request breaks a rule. CapacityExceeded: too many execs run.
 func (c *Client) Run(ctx context.Context, req *sandboxv1.RunRequest, emit Emit) (*sandboxv1.Exit, error) {
-	f := follower{c: c, execID: req.GetExecId(), run: req, emit: emit, limit: req.GetMaxOutputBytes(), spillDir: req.GetSpillDir()}
+	f := follower{c: c, execID: req.GetExecId(), run: req, emit: emit, limit: req.GetMaxOutputBytes(), spillDir: req.GetSpillDir(), began: time.Now()}
 	if f.limit == 0 {
 		f.limit = sandbox.DefaultOutputBytes
 	}
@@ -51,7 +58,7 @@ func (c *Client) Run(ctx context.Context, req *sandboxv1.RunRequest, emit Emit) 
 // Attach calls emit for each event of an exec after number after (0: all). NotFound: sandboxd does
 // not know the exec. Invalid: it has no event after.
 func (c *Client) Attach(ctx context.Context, execID string, after uint64, emit Emit) (*sandboxv1.Exit, error) {
-	f := follower{c: c, execID: execID, emit: emit, last: after, limit: sandbox.MaxOutputBytes}
+	f := follower{c: c, execID: execID, emit: emit, last: after, limit: sandbox.MaxOutputBytes, began: time.Now()}
 	return f.follow(ctx)
 }
 
@@ -65,6 +72,8 @@ type follower struct {
 	limit    uint64 // of the output of each stream
 	spillDir string // "" = any folder in the user's data
 	got      [2]uint64
+	pieces   uint64 // events with output
+	began    time.Time
 	exit     *sandboxv1.Exit
 	failure  error // of emit, or of a check
 	// live is set for a terminal: its output has no limit but how fast it comes.
@@ -168,7 +177,13 @@ func (f *follower) checkOutput(ctx context.Context, o *sandboxv1.Output) error {
 		return contractError("output event of %d bytes", n)
 	}
 	if f.live != nil {
+		if o.GetStderr() {
+			return contractError("stderr of a terminal")
+		}
 		return f.live.WaitN(ctx, int(max(n, minCost)))
+	}
+	if f.pieces++; f.pieces > f.mostPieces() {
+		return contractError("%d events with output", f.pieces)
 	}
 	i := 0
 	if o.GetStderr() {
@@ -178,6 +193,11 @@ func (f *follower) checkOutput(ctx context.Context, o *sandboxv1.Output) error {
 		return contractError("more output than was asked for")
 	}
 	return nil
+}
+
+// mostPieces is how many events with output there may be by now. Each takes memory besides its bytes.
+func (f *follower) mostPieces() uint64 {
+	return maxEvents + 2*f.limit/fullPiece + lateEvents*uint64(time.Since(f.began).Seconds())
 }
 
 func (f *follower) checkExit(x *sandboxv1.Exit) error {
@@ -229,19 +249,29 @@ func (f *follower) spillAllowed(p string) bool {
 
 // checkStatus bounds what the answer holds.
 func checkStatus(s *sandboxv1.StatusResponse) error {
-	if len(s.GetExecs()) > maxExecs || len(s.GetLanguages()) > maxStrings || len(s.GetRoots()) > maxStrings || len(s.GetVersion()) > 128 {
+	if len(s.GetExecs()) > maxExecs || len(s.GetLanguages()) > maxStrings || len(s.GetRoots()) > maxStrings || len(s.GetVersion()) > maxWord {
 		return contractError("a status with %d execs, %d languages, %d roots", len(s.GetExecs()), len(s.GetLanguages()), len(s.GetRoots()))
 	}
 	for _, e := range s.GetExecs() {
-		if len(e.GetExecId()) > 128 {
+		if len(e.GetExecId()) > maxWord {
 			return contractError("an exec id of %d bytes", len(e.GetExecId()))
+		}
+	}
+	for _, l := range s.GetLanguages() {
+		if len(l) > maxWord {
+			return contractError("a language of %d bytes", len(l))
+		}
+	}
+	for _, r := range s.GetRoots() {
+		if len(r) > maxPath {
+			return contractError("a root of %d bytes", len(r))
 		}
 	}
 	if len(s.GetInterpreters()) > maxStrings {
 		return contractError("a status with %d interpreters", len(s.GetInterpreters()))
 	}
 	for _, i := range s.GetInterpreters() {
-		if len(i.GetLanguage()) > 128 || !utf8.ValidString(i.GetLanguage()) || i.GetMemoryBytes() < 0 {
+		if len(i.GetLanguage()) > maxWord || !utf8.ValidString(i.GetLanguage()) || i.GetMemoryBytes() < 0 {
 			return contractError("an interpreter of %.140q with %d bytes", i.GetLanguage(), i.GetMemoryBytes())
 		}
 	}
@@ -249,7 +279,7 @@ func checkStatus(s *sandboxv1.StatusResponse) error {
 		return contractError("a status with %d contexts", len(s.GetContexts()))
 	}
 	for _, c := range s.GetContexts() {
-		if len(c.GetContextId()) > 128 || len(c.GetLanguage()) > 128 || len(c.GetCwd()) > maxPath {
+		if len(c.GetContextId()) > maxWord || len(c.GetLanguage()) > maxWord || len(c.GetCwd()) > maxPath {
 			return contractError("a context of %d, %d and %d bytes", len(c.GetContextId()), len(c.GetLanguage()), len(c.GetCwd()))
 		}
 	}

@@ -61,6 +61,9 @@ func (c *Client) ReadFile(ctx context.Context, path string, offset, limit int64,
 	var n int64
 	for s.Receive() {
 		data := s.Msg().GetData()
+		if len(data) == 0 { // a stream of them would have no end
+			return n, contractError("an empty part of a file")
+		}
 		if n += int64(len(data)); limit > 0 && n > limit {
 			return n, contractError("more of the file than was asked for")
 		}

@@ -23,6 +23,7 @@ func TestTerminalEvents(t *testing.T) {
 		"backwards":         {started(1), output(9, 1), output(3, 1)},
 		"started later":     {output(1, 1), started(5)},
 		"a chunk too large": {started(1), output(2, maxChunk+1)},
+		"stderr":            {started(1), onStderr(output(2, 1)), exit(3)},
 	} {
 		h := &hostile{events: events}
 		c, _ := h.serve(t)
@@ -40,4 +41,9 @@ func TestResizeOfAnOlderDaemon(t *testing.T) {
 	if err := c.Resize(t.Context(), "x", sandbox.TerminalSize{Cols: 1, Rows: 1}); !errors.Is(err, sandbox.NotSupported) {
 		t.Error(err)
 	}
+}
+
+func onStderr(e *sandboxv1.Event) *sandboxv1.Event {
+	e.GetOutput().Stderr = true
+	return e
 }

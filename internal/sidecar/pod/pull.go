@@ -17,7 +17,7 @@ const maxState = 64
 func (p *sidecar) pull(ctx context.Context, s *wire.Stream, ask *wire.Pull) error {
 	since := string(ask.GetSince())
 	full := since == "" || since != p.known
-	limits := tree.Limits{Entries: int(min(ask.GetMaxEntries(), tree.MaxEntries)), Bytes: ask.GetMaxBytes(), FileBytes: ask.GetMaxFileBytes()}
+	limits := tree.Limits{Entries: int(min(ask.GetMaxEntries(), tree.MaxEntries)), Bytes: ask.GetMaxBytes(), FileBytes: ask.GetMaxFileBytes(), Names: tree.MaxNames}
 	var looks []*look
 	defer func() {
 		for _, l := range looks {

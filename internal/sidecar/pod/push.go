@@ -15,7 +15,7 @@ import (
 )
 
 // unbounded is for trees that the server made: it has bounded them. The number of entries is bounded in any case.
-var unbounded = tree.Limits{Entries: tree.MaxEntries, Bytes: math.MaxInt64, FileBytes: math.MaxInt64}
+var unbounded = tree.Limits{Entries: tree.MaxEntries, Bytes: math.MaxInt64, FileBytes: math.MaxInt64, Names: tree.MaxNames}
 
 func (p *sidecar) mount(target string) (*mount, error) {
 	for _, m := range p.mounts {

@@ -58,10 +58,15 @@ type Limits struct {
 	Entries   int
 	Bytes     int64 // of all files together, as their sizes say
 	FileBytes int64 // of one
+	Names     int   // bytes of all paths and targets of links together
 }
 
-// MaxEntries is the most that Limits.Entries is set to: both ends keep a list of all in memory.
-const MaxEntries = 100_000
+const (
+	// MaxEntries is the most that Limits.Entries is set to: both ends keep a list of all in memory.
+	MaxEntries = 100_000
+	// MaxNames is what Limits.Names is set to, for the same reason: one entry has up to 8 kB of them.
+	MaxNames = 32 << 20
+)
 
 const (
 	maxName   = 255
@@ -83,6 +88,7 @@ type Counter struct {
 	entries int
 	names   int // bytes of paths and targets
 	bytes   int64
+	names   int
 }
 
 func tooMany(entries int) error {
@@ -96,6 +102,9 @@ func (c *Counter) Add(e Entry) error {
 	}
 	if c.names += len(e.Path) + len(e.Target); c.names > maxNames {
 		return fmt.Errorf("%w: the paths of all files together have more than %d bytes", ErrTooMuch, maxNames)
+	}
+	if c.names += len(e.Path) + len(e.Target); c.names > c.Names {
+		return fmt.Errorf("%w: the paths of all files, folders and links together have more than %d bytes", ErrTooMuch, c.Names)
 	}
 	if e.Kind != File {
 		return nil

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var plenty = Limits{Entries: 1000, Bytes: 1 << 30, FileBytes: 1 << 30}
+var plenty = Limits{Entries: 1000, Bytes: 1 << 30, FileBytes: 1 << 30, Names: 1 << 20}
 
 func TestOrder(t *testing.T) {
 	want := []string{"a", "a/b", "a/b/c", "a/b!", "a!", "a!/x", "a.", "a0", "b"}
@@ -230,10 +230,12 @@ func TestLimits(t *testing.T) {
 		limits Limits
 		ok     bool
 	}{
-		"enough":        {Limits{Entries: 4, Bytes: 14, FileBytes: 10}, true},
-		"entries":       {Limits{Entries: 3, Bytes: 14, FileBytes: 10}, false},
-		"bytes":         {Limits{Entries: 4, Bytes: 13, FileBytes: 10}, false},
-		"bytes of one":  {Limits{Entries: 4, Bytes: 14, FileBytes: 9}, false},
+		"enough":        {Limits{Entries: 4, Bytes: 14, FileBytes: 10, Names: 1000}, true},
+		"entries":       {Limits{Entries: 3, Bytes: 14, FileBytes: 10, Names: 1000}, false},
+		"bytes":         {Limits{Entries: 4, Bytes: 13, FileBytes: 10, Names: 1000}, false},
+		"bytes of one":  {Limits{Entries: 4, Bytes: 14, FileBytes: 9, Names: 1000}, false},
+		"names":         {Limits{Entries: 4, Bytes: 14, FileBytes: 10, Names: 8}, true},
+		"long names":    {Limits{Entries: 4, Bytes: 14, FileBytes: 10, Names: 7}, false},
 		"none are some": {Limits{}, false},
 	} {
 		if _, err := open(t, dir, nil).List(t.Context(), "", c.limits); errors.Is(err, ErrTooMuch) == c.ok || err != nil && c.ok {

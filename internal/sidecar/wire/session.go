@@ -82,5 +82,3 @@ func Greet(ctx context.Context, conn net.Conn, hello *Hello) (*Welcome, *bufio.R
 	_, r, err := s.Release()
 	return &w, r, err
 }
-
-const maxMounts = 64

@@ -19,7 +19,7 @@ import (
 const Protocol = 1
 
 const (
-	// MaxMessage bounds one message.
+	// MaxMessage bounds one message; most kinds have a lower limit.
 	MaxMessage = 1 << 20
 	// MaxData is how much of a file is in one message.
 	MaxData = 128 << 10
@@ -136,14 +136,14 @@ func receive(r io.Reader, m proto.Message) error {
 		return err
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if n > MaxMessage {
-		return fmt.Errorf("a message of %d bytes, more than %d", n, MaxMessage)
+	if most := limits().Of(m.ProtoReflect().Descriptor()).Bytes; int64(n) > int64(most) {
+		return fmt.Errorf("a message of %d bytes, more than %d", n, most)
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {
 		return fmt.Errorf("a message that ends in the middle: %w", io.ErrUnexpectedEOF)
 	}
-	return proto.Unmarshal(body, m)
+	return limits().Unmarshal(body, m)
 }
 
 // Fail puts an error into a message: its kind, and the text that is for callers.
