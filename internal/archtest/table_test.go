@@ -63,7 +63,7 @@ var table = []row{
 	{"internal/execution", "audit execution/contexts instance limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs, and what callers ask of them; it starts none"},
 	{"internal/execution/run", "audit driver execution execution/contexts instance instance/load limits observe/metrics observe/tracing platform/deadline platform/redact policy sandbox sandboxapi/... skills/mounted tools/bridge tools/call tools/codeapi/typescript tools/wrappers workspace/paths", "it starts execs and sees them to their ends; sandboxes and files are behind interfaces that it declares"},
 
-	{"internal/workspace/paths", "platform/hostiletar sandbox platform/rename", "files stand below the use cases"},
+	{"internal/workspace/paths", "platform/boundedregexp platform/hostiletar sandbox platform/rename", "files stand below the use cases"},
 	{"internal/workspace/quota", "platform/lockedfile platform/rename", "it knows folders and the kernel, no thread"},
 	{"internal/workspace/snapshot", "platform/lockedfile sandbox platform/s3", "it keeps files of threads; who runs them, others know"},
 	{"internal/workspace/copies", "driver instance ownership sandbox sandboxapi/... workspace workspace/filesync workspace/paths workspace/volumes", "when files are copied between servers and sandboxes; it starts and ends none"},
@@ -122,7 +122,7 @@ var table = []row{
 	{"internal/tools/hub", "sandbox platform/redact platform/editdistance tools/search config/extensions platform/jsonedit platform/lockedfile tools/drift/toolscan tools/egress tools/hub/... observe/tracing platform/every", "the hub knows tools, not who calls them"},
 	{"internal/tools/hub/excerpt", "sandbox", "a text is shortened, whoever wrote it"},
 	{"internal/tools/hub/serverconfig", "sandbox config/extensions platform/jsonedit platform/lockedfile platform/redact tools/hub/excerpt tools/hub/login", "a configuration is text and values; it connects to nothing"},
-	{"internal/tools/hub/schema", "sandbox platform/jsonedit tools/hub/excerpt", "a schema judges values, not calls"},
+	{"internal/tools/hub/schema", "sandbox platform/boundedregexp platform/jsonedit tools/hub/excerpt", "a schema judges values, not calls"},
 	{"internal/tools/hub/transport", "sandbox tools/egress tools/hub/excerpt tools/hub/login tools/hub/serverconfig", "a transport carries messages, and knows no tool"},
 	{"internal/tools/hub/login", "sandbox platform/lockedfile", "a login knows a server's address, not what is said to it"},
 	{"internal/tools/search", "sandbox", "a search knows a tool set, not where it comes from"},
@@ -131,7 +131,7 @@ var table = []row{
 	{"internal/tools/wrappers", "instance sandbox tools/codeapi", "it writes folders of instances; the hub is behind an interface that it declares"},
 	{"internal/tools/codeapi/typescript", "sandbox tools/codeapi platform/subprocess", "a text becomes another text"},
 
-	{"internal/policy", "sandbox platform/editdistance platform/lockedfile platform/every", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
+	{"internal/policy", "sandbox platform/boundedregexp platform/editdistance platform/lockedfile platform/every", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
 
 	{"internal/approval", "sandbox audit store platform/deadline platform/webhook platform/retry", "it asks people about calls, and makes none"},
 
@@ -177,6 +177,7 @@ var table = []row{
 
 	{"internal/platform/anchor", "", "it makes connections and knows nothing of what is said on them"},
 	{"internal/platform/boundedproto", "", "it decodes messages, whatever they are"},
+	{"internal/platform/boundedregexp", "", "it matches texts, wherever they come from"},
 	{"internal/platform/buildinfo", "", "it stands below everything"},
 	{"internal/platform/confine", "", "it knows the kernel, not what it confines"},
 	{"internal/platform/deadline", "", "it knows a clock, not what it is for"},

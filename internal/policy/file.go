@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/boundedregexp"
 	"github.com/skerry-sandbox/skerry/internal/platform/editdistance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -389,6 +390,9 @@ func (p *parser) number(n *yaml.Node, at string, most int64) int64 {
 	return v
 }
 
+// maxPatternSize bounds the expressions that each call's arguments and results are searched with.
+const maxPatternSize = 2000
+
 func (p *parser) redaction(n *yaml.Node, at string) Redaction {
 	var r Redaction
 	hidden := func(into *Hidden) func(*yaml.Node, string) {
@@ -397,6 +401,11 @@ func (p *parser) redaction(n *yaml.Node, at string) Redaction {
 				"fields": func(n *yaml.Node, at string) { into.Fields = p.patterns(n, at) },
 				"patterns": func(n *yaml.Node, at string) {
 					for _, text := range p.patterns(n, at) {
+						size, err := boundedregexp.Size(text)
+						if err == nil && size > maxPatternSize {
+							p.bad(n, at, "%.100q: its repetitions make %d steps of it, at most %d are allowed", text, size, maxPatternSize)
+							continue
+						}
 						re, err := regexp.Compile(text)
 						if err != nil {
 							p.bad(n, at, "%s; want a regular expression of Go (RE2)", err)

@@ -301,6 +301,7 @@ func TestProblems(t *testing.T) {
 		"version: 1\ndefault: allow\nrules:\n- id: a\n  effect: deny\n  match: {time: {zone: Berlin}}":          `"Berlin" is no time zone; want one as Europe/Berlin`,
 		"version: 1\ndefault: allow\nrules:\n- id: a\n  limit: {calls: 3}":                                      "calls and per belong together",
 		"version: 1\ndefault: allow\nrules:\n- id: a\n  redact: {result: {patterns: ['(']}}":                    "want a regular expression of Go (RE2)",
+		"version: 1\ndefault: allow\nrules:\n- id: a\n  redact: {result: {patterns: ['(x{99}y){10}']}}":         "at most 2000 are allowed",
 		"version: 1\ndefault: allow\nrules:\n- id: a\n  effect: deny\n  effect: allow":                          "rules[0].effect: is there twice",
 		"version: 1\ndefault: allow\ntests:\n- {name: t, call: {tool: x}, expect: deny}":                        `line 4: tests[0]: "t" gives allow (no rule allows it); want deny`,
 		"version: 1\ndefault: allow\ntests:\n- {name: t, call: {tol: x}, expect: deny}":                         `unknown field "tol"; there are kind, server, tool`,

@@ -1,7 +1,7 @@
 // Package files is the files of threads, as callers read, change, watch and measure them. No sandbox is needed: the files lie
 // on this host, or are copied there first (package copies).
 //
-// Locks: Watches.mu guards the counts of watches and is held alone.
+// Locks: Watches.mu guards the counts of watches, searches.mu those of searches. Both are held alone.
 package files
 
 import (

@@ -37,6 +37,7 @@ type Files struct {
 	log         *slog.Logger
 	owners      *ownership.Owners
 	runRoot     string
+	searches    searches
 	templates   map[string]instance.Template
 	threads     *threads.Threads
 	views       *skills.Views
@@ -59,6 +60,7 @@ func (f *Files) withView(t sandbox.Thread, uid *int, view *skills.View, more fun
 			{Virtual: sandbox.CodeAPIDir},
 		},
 		DiskBytes: f.templates[f.defaultName].Limits.DiskBytes,
+		Search:    func(ctx context.Context) (func(), error) { return f.searches.begin(ctx, t.Owner) },
 	}
 	if uid != nil {
 		o.UID = *uid

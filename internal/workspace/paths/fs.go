@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"context"
 	"io"
 	"os"
 )
@@ -22,6 +23,8 @@ type Options struct {
 	// Changing is told of each path, free of symbolic links, that is about to be made, replaced or removed: what is
 	// below it, too. nil: none is.
 	Changing func(path string)
+	// Search waits until another search of files may run, and returns what ends it. nil: any number may.
+	Search func(ctx context.Context) (end func(), err error)
 	// DiskBytes is the most that workspace, uploads and outputs together may hold after a write. 0: no
 	// limit.
 	DiskBytes int64
@@ -35,6 +38,7 @@ type FS struct {
 	disk     diskLimit
 	spool    spool
 	changing func(path string) // Options.Changing, or nothing
+	search   func(ctx context.Context) (end func(), err error)
 }
 
 // New makes a view. It opens nothing yet: a host folder that cannot be opened fails the call that
@@ -46,12 +50,20 @@ func New(o Options) (*FS, error) {
 	}
 	f := &FS{
 		space: space, create: &creator{uid: o.UID, hold: o.Hold}, disk: diskLimit{space: space, most: o.DiskBytes},
-		spool: spool{body: o.Body, dir: o.Spool}, changing: o.Changing,
+		spool: spool{body: o.Body, dir: o.Spool}, changing: o.Changing, search: o.Search,
 	}
 	if f.changing == nil {
 		f.changing = func(string) {}
 	}
 	return f, nil
+}
+
+// beginSearch waits until a search may run, and returns what ends it.
+func (f *FS) beginSearch(ctx context.Context) (end func(), err error) {
+	if f.search == nil {
+		return func() {}, nil
+	}
+	return f.search(ctx)
 }
 
 // Close closes all open folders. Files from Open stay usable.

@@ -11,8 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/bmatcuk/doublestar/v4"
-
+	"github.com/skerry-sandbox/skerry/internal/platform/boundedregexp"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -29,6 +28,11 @@ func (f *FS) Grep(ctx context.Context, name string, o GrepOptions) (Matches, err
 	if err != nil {
 		return Matches{}, err
 	}
+	end, err := f.beginSearch(ctx)
+	if err != nil {
+		return Matches{}, err
+	}
+	defer end()
 	p, err := f.space.resolve(name, how{follow: true})
 	if err != nil {
 		return Matches{}, err
@@ -63,8 +67,9 @@ func (f *FS) Grep(ctx context.Context, name string, o GrepOptions) (Matches, err
 type grep struct {
 	ctx     context.Context
 	o       GrepOptions
-	re      *regexp.Regexp // nil: literal
+	re      *boundedregexp.Regexp // nil: literal
 	literal []byte
+	glob    glob // nil: all files
 	buf     bytes.Buffer
 	items   []Match
 	bytes   int
@@ -84,12 +89,13 @@ func newGrep(o GrepOptions) (*grep, error) {
 	if o.Max == 0 {
 		o.Max = DefaultMatches
 	}
+	g := &grep{o: o, literal: []byte(o.Pattern), items: []Match{}}
 	if o.Glob != "" {
-		if err := checkGlob("glob", o.Glob); err != nil {
+		var err error
+		if g.glob, err = newGlob("glob", o.Glob); err != nil {
 			return nil, err
 		}
 	}
-	g := &grep{o: o, literal: []byte(o.Pattern), items: []Match{}}
 	if !o.Regexp && !o.IgnoreCase {
 		return g, nil
 	}
@@ -100,7 +106,10 @@ func newGrep(o GrepOptions) (*grep, error) {
 	if o.IgnoreCase {
 		expr = "(?i)" + expr
 	}
-	re, err := regexp.Compile(expr)
+	re, err := boundedregexp.Compile(expr)
+	if errors.Is(err, boundedregexp.ErrTooLarge) {
+		return nil, sandbox.Errorf(sandbox.Invalid, "pattern: %w", err)
+	}
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "pattern is no RE2 expression: %w", err)
 	}
@@ -117,7 +126,7 @@ func (g *grep) wants(rel string) bool {
 	if !strings.Contains(g.o.Glob, "/") {
 		rel = path.Base(rel)
 	}
-	return doublestar.MatchUnvalidated(g.o.Glob, rel)
+	return g.glob.fits(g.ctx, rel)
 }
 
 // file searches one file. errStop: enough was found, or the time is up.
@@ -148,7 +157,11 @@ func (g *grep) lines(virtual string, text []byte) error {
 	for n, start := 1, 0; start < len(text); n++ {
 		end := start + lineLen(text[start:])
 		line := bytes.TrimSuffix(text[start:end], []byte("\r"))
-		if g.matches(line) {
+		matches, err := g.matches(line)
+		if err != nil {
+			return errStop
+		}
+		if matches {
 			if len(g.items) == g.o.Max || g.bytes > maxMatchBytes {
 				return errStop
 			}
@@ -169,11 +182,12 @@ func lineLen(rest []byte) int {
 	return len(rest)
 }
 
-func (g *grep) matches(line []byte) bool {
+// matches looks at one line, which may have MaxGrepFileBytes. An error is that of ctx.
+func (g *grep) matches(line []byte) (bool, error) {
 	if g.re != nil {
-		return g.re.Match(line)
+		return g.re.Match(g.ctx, line)
 	}
-	return bytes.Contains(line, g.literal)
+	return bytes.Contains(line, g.literal), nil
 }
 
 func (g *grep) add(m Match) {

@@ -24,11 +24,19 @@ func (f *FS) List(ctx context.Context, name string, depth, limit int) (Listing, 
 // Glob returns the files and folders below a folder whose path, relative to it, matches a pattern:
 // "**" is any number of folders, also none. At most MaxEntries, within GlobBudget.
 func (f *FS) Glob(ctx context.Context, name, pattern string) (Listing, error) {
-	if err := checkGlob("pattern", pattern); err != nil {
+	g, err := newGlob("pattern", pattern)
+	if err != nil {
 		return Listing{}, err
 	}
+	end, err := f.beginSearch(ctx)
+	if err != nil {
+		return Listing{}, err
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, GlobBudget)
+	defer cancel()
 	return f.space.collect(ctx, name, maxDepth, MaxEntries, GlobBudget, math.MaxInt, func(rel string, _ bool) bool {
-		return doublestar.MatchUnvalidated(pattern, rel)
+		return g.fits(ctx, rel)
 	})
 }
 

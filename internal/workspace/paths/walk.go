@@ -80,6 +80,9 @@ func (w *walk) dir(dir *os.Root, virtual string, depth int) error {
 	}
 	w.held += cost
 	defer func() { w.held -= cost }()
+	if w.ctx.Err() != nil { // these are not all names
+		return errStop
+	}
 	return w.entries(dir, virtual, names, depth)
 }
 

@@ -20,8 +20,9 @@ const (
 	maxSchemaDepth = 128
 	maxInputDepth  = 512
 	maxInputBytes  = 16 << 20
-	maxDigits      = 1000 // of a number
-	maxExponent    = 400  // of ten; the numbers that programs can hold end at 308
+	maxInputValues = 250_000 // decoded, each takes up to a hundred bytes
+	maxDigits      = 1000    // of a number
+	maxExponent    = 400     // of ten; the numbers that programs can hold end at 308
 )
 
 // budget counts the steps of one validation.

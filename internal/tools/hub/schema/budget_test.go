@@ -72,6 +72,41 @@ func TestNumbersOutOfRange(t *testing.T) {
 	}
 }
 
+// TestPatternThatTakesForever: a pattern of a schema is work of its length times that of the text.
+func TestPatternThatTakesForever(t *testing.T) {
+	t.Parallel()
+	text := `{"x":"` + strings.Repeat("b", 10<<20) + `"}`
+	for name, pattern := range map[string]string{
+		"large": strings.Repeat("(?:.{0,999}a)?", 70) + "z", "slow": strings.Repeat("(?:.{0,999}a)?", 3) + "z", "long": strings.Repeat("(?:.{0,9}a)?", 2000),
+	} {
+		v := New([]byte(`{"properties":{"x":{"pattern":"`+pattern+`"}}}`), Input)
+		_, problem, err := v.Check("t", []byte(text))
+		if err != nil || (problem != nil) != (name == "slow") {
+			t.Errorf("%s: %v, %v", name, problem, err)
+		}
+	}
+	v := New([]byte(`{"properties":{"x":{"pattern":"^[a-z]+$"}}}`), Input)
+	if _, _, err := v.Check("t", []byte(`{"x":"A"}`)); sandbox.KindOf(err) != sandbox.Invalid {
+		t.Error("a pattern that does not fit:", err)
+	}
+	if _, problem, err := v.Check("t", []byte(`{"x":"`+strings.Repeat("b", 1<<20)+`"}`)); problem != nil || err != nil {
+		t.Error("a pattern that fits a megabyte:", problem, err)
+	}
+}
+
+// TestManyValues: the two bytes of a value take a hundred of memory.
+func TestManyValues(t *testing.T) {
+	t.Parallel()
+	many := []byte(`{"x":[` + strings.Repeat("[],", maxInputValues) + `0]}`)
+	v := New([]byte(`{}`), Result)
+	if _, _, err := v.Check("t", many); sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), "values") {
+		t.Errorf("arguments: %v", err)
+	}
+	if wrong, problem := v.Fields(many); len(wrong) > 0 || problem == nil {
+		t.Errorf("a result: %v, %v", wrong, problem)
+	}
+}
+
 // TestSchemasOfNoUse: the server is left to judge, and nothing outside of the schema is read.
 func TestSchemasOfNoUse(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/boundedregexp"
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
@@ -54,18 +54,47 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("references out of the schema are not followed: %.100q", url)
 }
 
-// anyText stands for a pattern that Go cannot read (ECMAScript has more): the server will judge it.
+// anyText stands for a pattern that Go cannot read (ECMAScript has more), or that is too large: the server will judge
+// it.
 type anyText string
 
 // MatchString implements jsonschema.Regexp.
 func (anyText) MatchString(string) bool { return true }
 func (a anyText) String() string        { return string(a) }
-func compilePattern(s string) (jsonschema.Regexp, error) {
-	re, err := regexp.Compile(s)
+
+// maxPattern bounds a pattern: a longer one takes time and memory before its size is known.
+const maxPattern = 1000
+
+// countedPattern is a pattern whose matches are steps of a validation.
+type countedPattern struct {
+	re    *boundedregexp.Regexp
+	text  string
+	steps *budget
+}
+
+// workPerStep is how much work of a pattern, in instructions and bytes of text, counts as a step.
+const workPerStep = 512
+
+// MatchString implements jsonschema.Regexp.
+func (c countedPattern) MatchString(s string) bool {
+	if c.steps.left -= c.re.Work(len(s)) / workPerStep; c.steps.left < 0 {
+		c.steps.spent = true
+		return true
+	}
+	return c.re.MatchString(s)
+}
+
+func (c countedPattern) String() string { return c.text }
+
+func (b *budget) compilePattern(s string) (jsonschema.Regexp, error) {
+	if len(s) > maxPattern {
+		return anyText(s), nil
+	}
+	re, err := boundedregexp.Compile(s)
 	if err != nil {
 		return anyText(s), nil //nolint:nilerr // see anyText
 	}
-	return re, nil
+	return countedPattern{re, s, b}, nil
 }
 
 func (v *Validator) compile() {
@@ -85,7 +114,7 @@ func (v *Validator) compile() {
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(compilePattern)
+	c.UseRegexpEngine(v.steps.compilePattern)
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		v.err = err
 		return
@@ -131,6 +160,9 @@ func (v *Validator) Check(tool string, input []byte) (args []byte, problem, err 
 	}
 	if len(input) > maxInputBytes {
 		return nil, nil, invalidInput(tool, sandbox.Field{Name: Input, Detail: fmt.Sprintf("has more than %d bytes", maxInputBytes)})
+	}
+	if jsonedit.Values(input) > maxInputValues {
+		return nil, nil, invalidInput(tool, sandbox.Field{Name: Input, Detail: fmt.Sprintf("has more than %d values", maxInputValues)})
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(input))
 	if err != nil {
@@ -186,6 +218,9 @@ func (v *Validator) withoutNulls(input []byte, value any) []byte {
 // Fields returns what is wrong with a JSON text, nothing when it is right. problem says that the schema
 // or the text cannot be judged.
 func (v *Validator) Fields(text []byte) (wrong []sandbox.Field, problem error) {
+	if jsonedit.Values(text) > maxInputValues {
+		return nil, fmt.Errorf("%s has more than %d values", v.root, maxInputValues)
+	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return []sandbox.Field{{Name: v.root, Detail: "is not JSON"}}, nil
