@@ -60,6 +60,7 @@ func TestControls(t *testing.T) {
 	facts := hostFacts(t)
 	maps.Copy(facts, hostVictim(t))
 	facts["api"], facts["hosts-abstract"] = facts["port"], facts["abstract"]
+	facts["image-file"], facts["skill-file"] = "/usr/bin/used", sandbox.SkillsDir+"/used"
 	maps.Copy(facts, theOutside(t))
 	for _, a := range All() {
 		t.Run(a.Name, func(t *testing.T) {
@@ -153,6 +154,9 @@ func newRig(t *testing.T, facts wire.Facts) *rig {
 	for _, name := range []string{"bridge.sock", "control.sock"} {
 		must(t, os.WriteFile(filepath.Join(dir, "run", name), nil, 0o600))
 	}
+	for _, used := range []string{"rootfs/usr/bin/used", "skills/used"} {
+		must(t, os.WriteFile(filepath.Join(dir, used), []byte("its own"), 0o644)) //nolint:gosec // all may read it
+	}
 	daemon := filepath.Join(dir, "daemon")
 	data, err := os.ReadFile(filepath.Join(bin, "probe"))
 	must(t, err)
@@ -222,6 +226,10 @@ var removals = map[string]func(*rig){
 		r.spec.Process.Capabilities.Bounding = append(r.spec.Process.Capabilities.Bounding, "CAP_NET_RAW")
 	},
 	guardDescriptors: leaveOpen,
+	guardInodes: func(r *rig) {
+		r.mount(r.facts["used-image"], r.facts["image-file"])
+		r.mount(r.facts["used-skill"], r.facts["skill-file"])
+	},
 }
 
 func (r *rig) give(name string) {

@@ -28,8 +28,9 @@ const (
 	guardOwner       = "root owns the mount point"
 	guardNoSocket    = "no socket of the host"
 	guardCoreLimit   = "no core dumps"
-	guardPolicy      = "NetworkPolicy" // its control is TestNetwork of the driver kubernetes
-	guardCopies      = "not copied"    // a pod has copies of regular files, which are its own, in the place of a mount
+	guardPolicy      = "NetworkPolicy"     // its control is TestNetwork of the driver kubernetes
+	guardInodes      = "inodes of its own" // no other tenant opens or locks the same ones
+	guardCopies      = "not copied"        // a pod has copies of regular files, which are its own, in the place of a mount
 )
 
 // capability is the guard that a capability is not there.

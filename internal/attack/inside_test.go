@@ -22,6 +22,9 @@ const (
 	attacker  = "attacker"
 	neighbour = "neighbour"
 	probePath = "/mnt/user-data/workspace/probe"
+	// The neighbour, who is of another tenant, uses these all the time.
+	imageFile = "/usr/bin/env"
+	skillFile = "/mnt/skills/public/csv-profile/SKILL.md"
 )
 
 // TestInside makes every attack from inside on every driver and runtime, in a sandbox that a server
@@ -41,6 +44,7 @@ func TestInsideClaimed(t *testing.T) {
 
 func testInside(t *testing.T, o options) {
 	place := o.driver + "/" + o.runtime
+	o.tenants = true
 	s := start(t, o)
 	if o.template != "" {
 		s.claim(t, attacker, neighbour)
@@ -48,7 +52,7 @@ func testInside(t *testing.T, o options) {
 	program, err := os.ReadFile(filepath.Join(bin, "probe"))
 	must(t, err)
 	for _, thread := range []string{attacker, neighbour} {
-		a := s.do("PUT", "/api/threads/"+thread+"/files/content?path="+probePath, program)
+		a := s.of(thread).do("PUT", "/api/threads/"+thread+"/files/content?path="+probePath, program)
 		if a.status/100 != 2 {
 			t.Fatalf("upload: %d %s", a.status, a.body)
 		}
@@ -58,11 +62,12 @@ func testInside(t *testing.T, o options) {
 		plant(t, s.folder(attacker), facts)
 	}
 	for _, thread := range []string{attacker, neighbour} {
-		s.ok(thread, "chmod 755 "+probePath)
+		s.of(thread).ok(thread, "chmod 755 "+probePath)
 	}
 	facts["hosts-abstract"] = hostVictim(t)["abstract"]
 	maps.Copy(facts, s.victims())
 	facts["api"] = "127.0.0.1:" + s.port()
+	facts["image-file"], facts["skill-file"] = imageFile, skillFile
 	if o.driver != InPods {
 		plant(t, s.folder(attacker), facts)
 	}
@@ -86,8 +91,8 @@ func (s *server) claim(t *testing.T, threads ...string) {
 				t.Fatal("no sandbox waits")
 			}
 		}
-		s.ok(thread, "true")
-		if a := s.do("GET", "/api/threads/"+thread, nil); !strings.Contains(string(a.body), `"warm":true`) {
+		s.of(thread).ok(thread, "true")
+		if a := s.of(thread).do("GET", "/api/threads/"+thread, nil); !strings.Contains(string(a.body), `"warm":true`) {
 			t.Fatalf("%s has no sandbox of the pool: %s", thread, a.body)
 		}
 	}
@@ -153,9 +158,10 @@ func (s *server) victims() wire.Facts {
 	mark := "neighbour-" + filepath.Base(s.data)
 	file := filepath.Join("/mnt/user-data/workspace", "victim.json")
 	s.run(attacker, map[string]any{"argv": []string{probePath, "sibling"}, "background": true, "timeout_s": 600})
-	s.run(neighbour, map[string]any{"argv": []string{probePath, "victim", mark, file}, "background": true, "timeout_s": 600})
+	n := s.of(neighbour)
+	n.run(neighbour, map[string]any{"argv": []string{probePath, "victim", mark, file, imageFile, skillFile}, "background": true, "timeout_s": 600})
 	folder := s.folder(neighbour)
-	s.ok(neighbour, "for i in $(seq 600); do [ -e "+file+" ] && exit; sleep 0.1; done; exit 1") // from a pod files come when an exec ends
+	n.ok(neighbour, "for i in $(seq 600); do [ -e "+file+" ] && exit; sleep 0.1; done; exit 1") // from a pod files come when an exec ends
 	facts := waitFor(s.t, filepath.Join(folder, "workspace/victim.json"))
 	info, err := os.Stat(filepath.Join(folder, "workspace"))
 	must(s.t, err)

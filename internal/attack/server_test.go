@@ -130,6 +130,7 @@ type server struct {
 	data string
 	user string // On-Behalf-Of, or ""
 	key  string
+	next string // the key of the neighbour's tenant, or ""
 	args []string
 	env  []string
 	cmd  *exec.Cmd
@@ -142,6 +143,7 @@ type options struct {
 	driver, runtime string   // "oci", "runc" when empty
 	template        string   // lines that are added to the template
 	extensions      string   // text of extensions_config.json
+	tenants         bool     // the neighbour is of another one
 	args            []string // of skerry serve
 	env             []string // SKERRY_…=…
 }
@@ -175,9 +177,30 @@ func start(t testing.TB, o options) *server {
 	if o.driver == InPods {
 		s.env = append(s.env, namespace(t)...)
 	}
+	if o.tenants {
+		s.key, s.next = s.makeKey("default"), s.makeKey("next-door")
+	}
 	t.Cleanup(s.destroy)
 	s.boot()
 	return s
+}
+
+// makeKey makes an administrator's key, beside the server, which does not run yet.
+func (s *server) makeKey(tenant string) string {
+	s.t.Helper()
+	out, err := exec.Command(filepath.Join(bin, "skerry"), "keys", "create", "--data", s.data, "--tenant", tenant, "--user", "root", "--admin").Output()
+	must(s.t, err)
+	return strings.TrimSpace(string(out))
+}
+
+// of returns the server as the owner of a thread calls it.
+func (s *server) of(thread string) *server {
+	if thread != neighbour || s.next == "" {
+		return s
+	}
+	n := *s
+	n.key = s.next
+	return &n
 }
 
 // openDir makes a folder that other uids may pass through, as t.TempDir is not, and takes it away after the test.
@@ -246,17 +269,9 @@ func (s *server) destroy() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return
 	}
-	var list struct {
-		Items []struct {
-			ID string `json:"thread_id"`
-		}
-	}
-	if a, err := s.request("GET", "/api/threads?limit=1000", nil); err == nil && json.Unmarshal(a.body, &list) == nil {
-		for _, i := range list.Items {
-			if a, err := s.request("DELETE", "/api/threads/"+i.ID, nil); err != nil || a.status != 204 {
-				s.t.Errorf("delete %s: %v %s", i.ID, err, a.body)
-			}
-		}
+	s.deleteThreads()
+	if s.next != "" {
+		s.of(neighbour).deleteThreads()
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		s.t.Error(err)
@@ -270,6 +285,21 @@ func (s *server) destroy() {
 	}
 	if s.t.Failed() {
 		s.t.Logf("log of the server:\n%s", s.log)
+	}
+}
+
+func (s *server) deleteThreads() {
+	var list struct {
+		Items []struct {
+			ID string `json:"thread_id"`
+		}
+	}
+	if a, err := s.request("GET", "/api/threads?limit=1000", nil); err == nil && json.Unmarshal(a.body, &list) == nil {
+		for _, i := range list.Items {
+			if a, err := s.request("DELETE", "/api/threads/"+i.ID, nil); err != nil || a.status != 204 {
+				s.t.Errorf("delete %s: %v %s", i.ID, err, a.body)
+			}
+		}
 	}
 }
 

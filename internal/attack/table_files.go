@@ -62,6 +62,22 @@ func insideFiles() []Attack {
 			Refused: []string{"EROFS", "EACCES"}, Guards: []string{guardROMounts, guardNotRoot},
 		},
 		{
+			Name: "watch-image", Class: "watching neighbours", What: "sees by inotify that another tenant opens a program of the image",
+			Refused: []string{"nothing is seen"}, Guards: []string{guardInodes},
+		},
+		{
+			Name: "watch-skills", Class: "watching neighbours", What: "sees by inotify that another tenant opens a file of a public skill",
+			Refused: []string{"nothing is seen"}, Guards: []string{guardInodes},
+		},
+		{
+			Name: "lock-image", Class: "locks of neighbours", What: "finds the lock that another tenant holds by flock on a program of the image",
+			Refused: []string{"no lock is found"}, Guards: []string{guardInodes},
+		},
+		{
+			Name: "lock-skills", Class: "locks of neighbours", What: "finds the lock that another tenant holds by flock on a file of a public skill",
+			Refused: []string{"no lock is found"}, Guards: []string{guardInodes},
+		},
+		{
 			Name: "shocker", Class: "file handles", What: "opens a file of the host by its handle (\"shocker\")",
 			Refused: []string{"EPERM"}, Guards: []string{guardSeccomp, capability("DAC_READ_SEARCH")},
 		},

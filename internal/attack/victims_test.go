@@ -27,10 +27,15 @@ func hostVictim(t testing.TB) wire.Facts {
 	must(t, os.Chown(dir, victimUID, victimUID))
 	file := filepath.Join(dir, "victim.json")
 	mark := "host-" + filepath.Base(dir)
-	background(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: victimUID, Gid: victimUID}}, "victim", mark, file)
+	used := []string{filepath.Join(dir, "of-image"), filepath.Join(dir, "of-skill")}
+	for _, name := range used {
+		must(t, os.WriteFile(name, []byte("used by many"), 0o644)) //nolint:gosec // all may read it
+	}
+	background(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: victimUID, Gid: victimUID}}, append([]string{"victim", mark, file}, used...)...)
 	facts := waitFor(t, file)
 	must(t, os.Chmod(file, 0o600))
 	facts["file"], facts["uid"] = file, strconv.Itoa(victimUID)
+	facts["used-image"], facts["used-skill"] = used[0], used[1]
 	return facts
 }
 

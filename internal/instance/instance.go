@@ -130,14 +130,14 @@ func (inst *Instance) detach() error {
 // Show makes an instance's folder show a view.
 func (inst *Instance) Show(view *skills.View) error {
 	if inst.FileSync == nil {
-		return inst.Skills.Folder.Show(view)
+		return inst.Skills.Folder.Show(inst.Thread.Tenant, view)
 	}
 	inst.FileSync.Showing.Lock() // who finds it shown finds it due
 	defer inst.FileSync.Showing.Unlock()
 	if inst.Skills.Folder.Shows(view) {
 		return nil
 	}
-	err := inst.Skills.Folder.Show(view)
+	err := inst.Skills.Folder.Show(inst.Thread.Tenant, view)
 	inst.FileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir)
 	inst.FileSync.Follow()
 	return err

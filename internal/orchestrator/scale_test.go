@@ -38,6 +38,10 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 		}
 	})
 	tmpl := h.o.Templates[h.o.Default]
+	views, err := skills.NewViews(filepath.Join(t.TempDir(), "skills"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range list {
 		inst := instance.New(sandbox.Thread{Owner: caller.Owner, ID: "crowd-" + strconv.Itoa(i)}, tmpl,
 			sandbox.Info{ID: sandbox.NewID(), State: sandbox.Running, Template: tmpl.Name, CreatedAt: time.Now()})
@@ -56,7 +60,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 		if err := os.Mkdir(string(inst.Dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if inst.Skills.Folder, err = skills.OpenFolder(inst.Dir.View()); err != nil {
+		if inst.Skills.Folder, err = views.Open(inst.Dir.View()); err != nil {
 			t.Fatal(err)
 		}
 		spec := h.hooks.ThreadSpec(inst)

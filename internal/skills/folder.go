@@ -30,22 +30,26 @@ const linkers = 4
 // Folder is a view on disk: <dir>/skills and <dir>/plugins, hard links to the files of the store. Its
 // methods may be called at the same time and wait for each other.
 type Folder struct {
-	dir   string // also has stage/, where trees are made before they are moved into place
-	count atomic.Uint64
+	dir    string // also has stage/, where trees are made before they are moved into place
+	copies *tenantCopies
+	count  atomic.Uint64
 
-	mu   sync.Mutex
-	have map[string]string // key by path, of the trees that are there
-	view *View             // that it shows, nil when that is not known
-	gone bool
+	mu     sync.Mutex
+	have   map[string]string // key by path, of the trees that are there
+	view   *View             // that it shows, nil when that is not known
+	tenant string            // whose files they are
+	gone   bool
 }
 
 // unknown is the key of a tree that a former process made. No tree has it.
 const unknown = ""
 
-// OpenFolder takes over the folder at dir, which it makes when it is not there. What is in it is not
+// Open takes over the folder at dir, which it makes when it is not there. What is in it is not
 // known: the first Show keeps the trees whose files are those of the store, and makes the others anew.
-func OpenFolder(dir string) (*Folder, error) {
-	f := &Folder{dir: dir, have: map[string]string{}}
+func (v *Views) Open(dir string) (*Folder, error) { return openFolder(dir, v.copies) }
+
+func openFolder(dir string, copies *tenantCopies) (*Folder, error) {
+	f := &Folder{dir: dir, copies: copies, have: map[string]string{}}
 	if err := os.RemoveAll(f.stage()); err != nil {
 		return nil, err
 	}
@@ -85,19 +89,19 @@ func (f *Folder) Shows(v *View) bool {
 	return f.view == v
 }
 
-// Show makes the folder show a view. Only trees that differ are touched, and each of them appears, changes or
+// Show makes the folder show a view to a tenant's sandbox; "": to one that no tenant has yet. Only trees that differ are touched, and each of them appears, changes or
 // vanishes in one step: a reader finds the old tree or the new one, whole. Files that are open stay readable. When it fails, some trees
 // are old and some new, and the next Show does the rest. Unavailable after Close.
-func (f *Folder) Show(v *View) error {
+func (f *Folder) Show(tenant string, v *View) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.gone {
 		return sandbox.Errorf(sandbox.Unavailable, "the sandbox has ended")
 	}
-	if f.view == v {
+	if f.view == v && f.tenant == tenant {
 		return nil
 	}
-	f.view = nil
+	f.view, f.tenant = nil, tenant
 	want := map[string]Tree{}
 	for _, t := range v.trees {
 		want[t.Path] = t
@@ -145,7 +149,7 @@ func (f *Folder) put(trees []Tree) error {
 				if err != nil {
 					errs = append(errs, err)
 				} else {
-					f.have[t.Path] = t.Key
+					f.have[t.Path] = f.copies.key(f.tenant, t)
 				}
 				mu.Unlock()
 			}
@@ -156,7 +160,7 @@ func (f *Folder) put(trees []Tree) error {
 		key, ok := f.have[t.Path]
 		mu.Unlock()
 		t.doubtful = ok && key == unknown
-		if !ok || key != t.Key {
+		if !ok || key != f.copies.key(f.tenant, t) {
 			work <- t
 		}
 	}
@@ -167,6 +171,10 @@ func (f *Folder) put(trees []Tree) error {
 
 // place makes one tree aside and moves it to where it belongs, exchanged with an existing one.
 func (f *Folder) place(t Tree) error {
+	t, err := f.copies.of(f.tenant, t)
+	if err != nil {
+		return err
+	}
 	aside, target := f.next(), filepath.Join(f.dir, filepath.FromSlash(t.Path))
 	if t.doubtful && t.isAt(target) {
 		return nil
@@ -174,7 +182,7 @@ func (f *Folder) place(t Tree) error {
 	if err := t.link(aside); err != nil {
 		return err
 	}
-	err := rename.NoReplace(aside, target)
+	err = rename.NoReplace(aside, target)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}

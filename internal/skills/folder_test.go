@@ -44,13 +44,13 @@ func TestFolderShowsAView(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "view")
-	f, err := OpenFolder(dir)
+	f, err := openFolder(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	show := func(view *View, want ...string) {
 		t.Helper()
-		if err := f.Show(view); err != nil {
+		if err := f.Show("", view); err != nil {
 			t.Fatal(err)
 		}
 		if got := shown(t, f.Skills()); !slices.Equal(got, want) || !f.Shows(view) {
@@ -81,7 +81,7 @@ func TestFolderShowsAView(t *testing.T) {
 	// What a former process left is not trusted.
 	write(t, filepath.Join(f.Skills(), "public/p/SKILL.md"), "forged", 0o444)
 	write(t, filepath.Join(f.Skills(), "custom/left/SKILL.md"), "left over", 0o444)
-	if f, err = OpenFolder(dir); err != nil {
+	if f, err = openFolder(dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	show(h.set(t, anna).View(nil, nil), p...)
@@ -89,7 +89,7 @@ func TestFolderShowsAView(t *testing.T) {
 		t.Errorf("%s, %v", data, err)
 	}
 	f.Close()
-	if err := f.Show(NoView()); !errors.Is(err, sandbox.Unavailable) {
+	if err := f.Show("", NoView()); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("%v", err)
 	}
 }
@@ -97,7 +97,7 @@ func TestFolderShowsAView(t *testing.T) {
 // TestFolderOnNetworkFiles: trees appear and are exchanged on a file system that knows no flags of rename.
 func TestFolderOnNetworkFiles(t *testing.T) {
 	h := newHouse(t, func(public string) { write(t, filepath.Join(public, "p/SKILL.md"), text("p"), 0o600) })
-	f, err := OpenFolder(filepath.Join(t.TempDir(), "view"))
+	f, err := openFolder(filepath.Join(t.TempDir(), "view"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestFolderShowsPlugins(t *testing.T) {
 		write(t, filepath.Join(plugin, name), text("a"), 0o444)
 	}
 	h.plugins[anna] = &Plugins{List: []Plugin{{Name: "pl", Dir: plugin, Key: "1", Skills: []string{"skills/a", "skills/ab"}}}}
-	f, err := OpenFolder(t.TempDir())
+	f, err := openFolder(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestFolderShowsPlugins(t *testing.T) {
 		{[]string{"a"}, []string{"pl/commands/x.md", "pl/skills/ab/SKILL.md"}},
 	} {
 		h.switchOff(anna, c.off...)
-		if err := f.Show(h.set(t, anna).View(nil, nil)); err != nil {
+		if err := f.Show("", h.set(t, anna).View(nil, nil)); err != nil {
 			t.Fatal(err)
 		}
 		if got := shown(t, f.Plugins()); !slices.Equal(got, c.want) {
@@ -152,7 +152,7 @@ func TestFolderShowsPlugins(t *testing.T) {
 		}
 	}
 	h.plugins[anna] = nil
-	if err := f.Show(h.set(t, anna).View(nil, nil)); err != nil || len(shown(t, f.Plugins())) != 0 {
+	if err := f.Show("", h.set(t, anna).View(nil, nil)); err != nil || len(shown(t, f.Plugins())) != 0 {
 		t.Errorf("%v", err)
 	}
 }
@@ -169,11 +169,11 @@ func TestReadersSeeWholeTrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	two := h.set(t, anna).View(nil, nil)
-	f, err := OpenFolder(t.TempDir())
+	f, err := openFolder(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Show(one); err != nil {
+	if err := f.Show("", one); err != nil {
 		t.Fatal(err)
 	}
 	open, err := os.Open(filepath.Join(f.Skills(), "custom/a/SKILL.md"))
@@ -197,7 +197,7 @@ func TestReadersSeeWholeTrees(t *testing.T) {
 		}
 	})
 	for i := range 50 {
-		if err := f.Show([]*View{two, one}[i%2]); err != nil {
+		if err := f.Show("", []*View{two, one}[i%2]); err != nil {
 			t.Error(err)
 		}
 	}
@@ -247,7 +247,7 @@ func TestSparesAndSharedViews(t *testing.T) {
 		t.Helper()
 		f, err := views.Folder(filepath.Join(dir, name))
 		if err == nil {
-			err = f.Show(view)
+			err = f.Show("", view)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -282,7 +282,7 @@ func TestSparesAndSharedViews(t *testing.T) {
 	if err := views.Return(b); err != nil || len(views.spares) != 1 {
 		t.Errorf("%d spares, %v", len(views.spares), err)
 	}
-	if err := b.Show(few); !errors.Is(err, sandbox.Unavailable) {
+	if err := b.Show("", few); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("%v", err)
 	}
 	skills, plugins, err := views.Shared(few)
@@ -344,7 +344,7 @@ func BenchmarkView5000(b *testing.B) {
 			b.StartTimer()
 			f, err := views.Folder(filepath.Join(dir, fmt.Sprint(n)))
 			if err == nil {
-				err = f.Show(all)
+				err = f.Show("", all)
 			}
 			if err != nil {
 				b.Fatal(err)
@@ -356,13 +356,13 @@ func BenchmarkView5000(b *testing.B) {
 	b.Run("toggle", func(b *testing.B) {
 		f, err := views.Folder(filepath.Join(dir, "toggle"))
 		if err == nil {
-			err = f.Show(less)
+			err = f.Show("", less)
 		}
 		if err != nil {
 			b.Fatal(err)
 		}
 		for i := 0; b.Loop(); i++ {
-			if err := f.Show([]*View{all, less}[i%2]); err != nil {
+			if err := f.Show("", []*View{all, less}[i%2]); err != nil {
 				b.Fatal(err)
 			}
 		}

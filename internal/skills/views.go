@@ -26,7 +26,8 @@ const (
 // Views makes folders that show views: one for each sandbox, and one for all threads without a sandbox that have the
 // same view. All methods may be called at the same time.
 type Views struct {
-	dir string // spare/ and views/ in it
+	dir    string // spare/, views/ and tenants/ in it
+	copies *tenantCopies
 
 	prepare sync.Mutex // held while a spare is made
 
@@ -51,6 +52,10 @@ func NewViews(dir string) (*Views, error) {
 			return nil, fmt.Errorf("skills: %w", err)
 		}
 	}
+	var err error
+	if v.copies, err = openTenantCopies(dir); err != nil {
+		return nil, fmt.Errorf("skills: %w", err)
+	}
 	for _, name := range []string{"spare", "views"} {
 		entries, err := os.ReadDir(filepath.Join(dir, name))
 		if err != nil {
@@ -59,7 +64,7 @@ func NewViews(dir string) (*Views, error) {
 		for _, e := range entries {
 			p := filepath.Join(dir, name, e.Name())
 			if name == "spare" && len(v.spares) < maxSpares && !strings.HasPrefix(e.Name(), oldPrefix) {
-				if f, err := OpenFolder(p); err == nil {
+				if f, err := v.Open(p); err == nil {
 					v.spares = append(v.spares, f)
 					continue
 				}
@@ -109,13 +114,13 @@ func (v *Views) Folder(dir string) (*Folder, error) {
 	}
 	if spare != nil {
 		if err := os.Rename(spare.dir, dir); err == nil {
-			return &Folder{dir: dir, have: spare.have}, nil
+			return &Folder{dir: dir, copies: v.copies, have: spare.have}, nil
 		}
 		if err := os.RemoveAll(spare.dir); err != nil {
 			return nil, err
 		}
 	}
-	return OpenFolder(dir)
+	return v.Open(dir)
 }
 
 func (v *Views) takeSpare() *Folder {
@@ -153,7 +158,7 @@ func (v *Views) keep(dir string, have map[string]string) error {
 	if err := os.Rename(dir, to); err != nil {
 		return err
 	}
-	v.spares = append(v.spares, &Folder{dir: to, have: have})
+	v.spares = append(v.spares, &Folder{dir: to, copies: v.copies, have: have})
 	return nil
 }
 
@@ -176,17 +181,17 @@ func (v *Views) Prepare(view *View) error {
 	v.mu.Unlock()
 	var err error
 	if f == nil {
-		f, err = OpenFolder(dir)
+		f, err = v.Open(dir)
 	}
 	if err == nil {
-		err = f.Show(view)
+		err = f.Show("", view)
 	}
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.spares = append(v.spares, &Folder{dir: f.dir, have: f.have})
+	v.spares = append(v.spares, &Folder{dir: f.dir, copies: v.copies, have: f.have})
 	return nil
 }
 
@@ -215,9 +220,9 @@ func (v *Views) Shared(view *View) (skills, plugins string, err error) {
 	v.forget()
 	v.mu.Unlock()
 	s.once.Do(func() {
-		f, err := OpenFolder(s.dir)
+		f, err := v.Open(s.dir)
 		if err == nil {
-			err = f.Show(view)
+			err = f.Show("", view)
 		}
 		s.err = err
 	})

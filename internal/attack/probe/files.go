@@ -32,6 +32,10 @@ var fileAttempts = map[string]attempt{
 	"write-code-api":      writeIn("/mnt/code-api"),
 	"write-daemon":        writeDaemon,
 	"own-sockets":         ownSockets,
+	"watch-image":         watchFile("image-file"),
+	"watch-skills":        watchFile("skill-file"),
+	"lock-image":          lockFile("image-file"),
+	"lock-skills":         lockFile("skill-file"),
 	"shocker":             shocker,
 	"name-to-handle":      nameToHandle,
 }

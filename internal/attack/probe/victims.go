@@ -87,12 +87,15 @@ func sibling(args []string) error {
 }
 
 // victim is the neighbour, or a process on the host: it listens, and has shared memory. Its arguments are its
-// mark and the file into which it writes where it can be found.
+// mark, the file into which it writes where it can be found, and files that it uses.
 func victim(args []string) error {
-	if len(args) != 2 {
-		return errors.New("usage: probe victim MARK FILE")
+	if len(args) < 2 {
+		return errors.New("usage: probe victim MARK FILE USED…")
 	}
 	mark, file := args[0], args[1]
+	if err := use(args[2:]); err != nil {
+		return err
+	}
 	local, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

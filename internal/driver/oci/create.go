@@ -66,7 +66,18 @@ func (d creation) create(ctx context.Context, rt *ociRuntime, userNamespace bool
 		Created: time.Now().UTC().Truncate(time.Millisecond),
 		Maker:   procid.This(),
 	}
-	if err := d.writeBundle(ctx, rt, userNamespace, spec, rec); err != nil {
+	var own *overlays // nil: it shares the inodes of its root file system
+	if !rt.OwnKernel {
+		if own, err = d.newOverlays(); err != nil {
+			return sandbox.Instance{}, sandbox.Wrap(sandbox.Internal, err, "the root file system could not be prepared")
+		}
+		defer d.removing.Go(func() { // it takes milliseconds, for which no caller waits
+			if err := own.remove(); err != nil {
+				d.log.Error("overlays of a sandbox are left", "sandbox", spec.ID, "error", err)
+			}
+		})
+	}
+	if err := d.writeBundle(ctx, rt, userNamespace, own, spec, rec); err != nil {
 		if errors.Is(err, os.ErrExist) { // another server was faster
 			return d.existingNow(ctx, spec.ID)
 		}
@@ -91,7 +102,7 @@ func (d creation) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Insta
 	return driver.Existing(there)
 }
 
-func (d creation) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, rec record) error {
+func (d creation) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace bool, own *overlays, spec sandbox.Spec, rec record) error {
 	in := ociconfig.Input{
 		Spec: spec, Runtime: rt.Runtime, Cgroup: d.cgroupPath(spec.ID), Binding: rt.Binding(ctx), UserNamespace: userNamespace,
 	}
@@ -105,12 +116,20 @@ func (d creation) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace
 	if err != nil {
 		return err
 	}
-	if userNamespace {
-		if err := errors.Join(img.checkPassable(), img.makeMountPointsOf(spec)); err != nil {
+	if userNamespace || own != nil { // the runtime cannot make them
+		if err := img.makeMountPointsOf(spec); err != nil {
 			return err
 		}
 	}
 	in.Rootfs = img.rootfs
+	if own != nil {
+		in = d.fillOwn(in, own)
+	}
+	if userNamespace {
+		if err := checkPassable(in.Rootfs); err != nil {
+			return err
+		}
+	}
 	in.Seccomp, err = hardening.SeccompOCI(rt.Runtime, spec.Loosen...)
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")

@@ -1,11 +1,13 @@
 // Package oci starts sandboxes with an OCI runtime directly, without a container engine: runc, or
 // runsc (gVisor). The root file system is an unpacked image, read-only and shared by all its
-// sandboxes, or the host's own /usr.
+// sandboxes, or the host's own /usr. Under runc each sandbox sees it through overlays of its own.
 //
 // On disk, under Options.Root:
 //
 //	bundles/<id>/   config.json for the runtime, record.json for us, pid, small files of /etc
 //	runc/ runsc/    the runtimes' own state (--root)
+//	roots/          overlays of sandboxes that are about to start, see overlay.go
+//	empty/          an empty folder, which each overlay needs
 //	host/           skeleton of the root file system made of the host's /usr
 //	probe/          scratch folder of the runtime probe
 //

@@ -49,7 +49,9 @@ type Driver struct {
 	runtimes runtimes.Set[*ociRuntime]
 	locks    idlock.Locks
 	image    imagePreparer
-	hostRoot sync.Mutex // held while the host skeleton is brought up to date
+	hostRoot sync.Mutex     // held while the host skeleton is brought up to date
+	removing sync.WaitGroup // removals of overlays whose sandbox runs
+	shared   sync.Once      // says that sandboxes share the inodes of an image
 
 	answers *runtimeprobe.Answers
 
@@ -84,16 +86,18 @@ func New(opts Options) (*Driver, error) {
 		log:     opts.Log,
 		answers: runtimeprobe.NewAnswers(),
 	}
-	for _, dir := range []string{d.root, d.bundles(), d.root + "/probe"} {
+	for _, dir := range []string{d.root, d.bundles(), d.roots(), d.root + "/empty", d.root + "/probe"} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("oci driver: make the state folder: %w", err)
 		}
 	}
-	// In a user namespace, the runtime passes through it as nobody on its way to the root file system.
-	if err := os.Chmod(d.root, 0o711); err != nil { //nolint:gosec // see above
-		return nil, fmt.Errorf("oci driver: open the state folder: %w", err)
+	// In a user namespace, the runtime passes through them as nobody on its way to the root file system.
+	for _, dir := range []string{d.root, d.roots()} {
+		if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // see above
+			return nil, fmt.Errorf("oci driver: open the state folder: %w", err)
+		}
 	}
-	if err := sweepBundles(d.bundles()); err != nil {
+	if err := errors.Join(sweepOverlays(d.roots()), sweepBundles(d.bundles())); err != nil {
 		return nil, fmt.Errorf("oci driver: clear unfinished bundles: %w", err)
 	}
 	d.runtimes = findRuntimes(d.root, opts.Runtimes)
@@ -104,6 +108,7 @@ func New(opts Options) (*Driver, error) {
 // Close ends the driver's watches. Sandboxes go on running.
 func (d *Driver) Close() error {
 	d.close()
+	d.removing.Wait()
 	return nil
 }
 
@@ -123,5 +128,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 func (d *Driver) cgroupPath(id sandbox.ID) string { return d.cgroups.Of(string(id)) }
 
 func (d *Driver) bundles() string { return d.root + "/bundles" }
+
+func (d *Driver) roots() string { return d.root + "/roots" }
 
 func (d *Driver) bundle(id sandbox.ID) string { return d.bundles() + "/" + string(id) }

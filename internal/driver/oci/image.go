@@ -113,10 +113,10 @@ func (i image) makeMountPointsOf(spec sandbox.Spec) error {
 	return ociconfig.MakeMountPointsOf(root, spec, nil)
 }
 
-// checkPassable reports, as a NotSupported error, that a folder on the way to the image lets only its owner by.
-// In a user namespace of the sandbox's own the runtime is not that.
-func (i image) checkPassable() error {
-	dir, err := filepath.EvalSymlinks(i.rootfs)
+// checkPassable reports, as a NotSupported error, that a folder on the way to the root file system lets only its owner
+// by. In a user namespace of the sandbox's own the runtime is not that.
+func checkPassable(rootfs string) error {
+	dir, err := filepath.EvalSymlinks(rootfs)
 	for err == nil && dir != "/" {
 		var info fs.FileInfo
 		if info, err = os.Stat(dir); err == nil && info.Mode()&0o001 == 0 {

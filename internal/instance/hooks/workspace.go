@@ -180,7 +180,7 @@ func (h *folderHook) up(ctx context.Context, s *Start) (err error) {
 		if _, err := os.Stat(inst.Dir.View()); err != nil {
 			return errors.New("a server of another version made it")
 		}
-		inst.Skills.Folder, err = skills.OpenFolder(inst.Dir.View())
+		inst.Skills.Folder, err = h.views.Open(inst.Dir.View())
 		return err
 	case Cold, Pooled:
 		if err = os.MkdirAll(string(inst.Dir), 0o711); err == nil {

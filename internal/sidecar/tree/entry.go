@@ -73,7 +73,6 @@ const (
 	maxPath   = 4096
 	maxDepth  = 128
 	maxTarget = 4095
-	maxNames  = 64 << 20 // bytes of all paths and targets, which both ends keep in memory
 )
 
 // Aside begins the names in a tree's root that stand for what is not yet, or no longer, in it.
@@ -88,7 +87,6 @@ type Counter struct {
 	entries int
 	names   int // bytes of paths and targets
 	bytes   int64
-	names   int
 }
 
 func tooMany(entries int) error {
@@ -99,9 +97,6 @@ func tooMany(entries int) error {
 func (c *Counter) Add(e Entry) error {
 	if c.entries++; c.entries > c.Entries {
 		return tooMany(c.Entries)
-	}
-	if c.names += len(e.Path) + len(e.Target); c.names > maxNames {
-		return fmt.Errorf("%w: the paths of all files together have more than %d bytes", ErrTooMuch, maxNames)
 	}
 	if c.names += len(e.Path) + len(e.Target); c.names > c.Names {
 		return fmt.Errorf("%w: the paths of all files, folders and links together have more than %d bytes", ErrTooMuch, c.Names)

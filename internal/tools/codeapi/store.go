@@ -83,6 +83,20 @@ func (s *Store) sweep(now time.Time) error {
 // one target wait for each other. An empty set.Hash is computed. An error is Invalid or Internal, and
 // leaves the target with a whole tree, the old or the new one, under either name.
 func (s *Store) Materialize(set sandbox.ToolSet, targetDir string) error {
+	return s.MaterializeFor("", set, targetDir)
+}
+
+// storeTenant is the tenant of a server without tenants.
+const storeTenant = "default"
+
+// MaterializeFor is Materialize for a sandbox of a tenant. Hard links share an inode, by which code sees who opens a
+// file or locks it: so the trees of two tenants have no file in common.
+func (s *Store) MaterializeFor(tenant string, set sandbox.ToolSet, targetDir string) error {
+	suffix := ""
+	if tenant != "" && tenant != storeTenant {
+		sum := sha256.Sum256([]byte(tenant))
+		suffix = "." + hex.EncodeToString(sum[:8])
+	}
 	hash := set.Hash
 	if hash == "" {
 		var err error
@@ -94,17 +108,17 @@ func (s *Store) Materialize(set sandbox.ToolSet, targetDir string) error {
 	t := s.target(targetDir)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.holds(hash) {
+	if t.holds(hash + suffix) {
 		return nil
 	}
-	tree, err := s.tree(set, hash)
+	tree, err := s.tree(set, hash, suffix)
 	if err != nil {
 		return err
 	}
 	if err := t.fill(tree); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the code API cannot be written")
 	}
-	t.remember(hash)
+	t.remember(hash + suffix)
 	return nil
 }
 
@@ -131,10 +145,10 @@ func (s *Store) target(dir string) *target {
 	return t
 }
 
-// tree returns the folder with the tree of a set, made when it is not there.
-func (s *Store) tree(set sandbox.ToolSet, hash string) (string, error) {
+// tree returns the folder with the tree of a set, made when it is not there. suffix is that of the tenant.
+func (s *Store) tree(set sandbox.ToolSet, hash, suffix string) (string, error) {
 	s.mu.Lock()
-	name := s.trees[hash]
+	name := s.trees[hash+suffix]
 	s.mu.Unlock()
 	if name != "" {
 		path := filepath.Join(s.dir, name)
@@ -146,7 +160,7 @@ func (s *Store) tree(set sandbox.ToolSet, hash string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name = nameOf(files)
+	name = nameOf(files) + suffix
 	if err := s.write(name, files); err != nil {
 		return "", sandbox.Wrap(sandbox.Internal, err, "the code API cannot be written")
 	}
@@ -154,7 +168,7 @@ func (s *Store) tree(set sandbox.ToolSet, hash string) (string, error) {
 	if len(s.trees) >= maxTrees {
 		clear(s.trees)
 	}
-	s.trees[hash] = name
+	s.trees[hash+suffix] = name
 	s.mu.Unlock()
 	return filepath.Join(s.dir, name), nil
 }

@@ -222,3 +222,23 @@ func BenchmarkMaterializeRepeat(b *testing.B) {
 		}
 	}
 }
+
+// TestTenantsShareNoInode: what tells of a file's use is the inode.
+func TestTenantsShareNoInode(t *testing.T) {
+	t.Parallel()
+	s, dir := newStore(t)
+	inode := func(name, tenant string) os.FileInfo {
+		t.Helper()
+		must(t, s.MaterializeFor(tenant, numbered(1), dir+name))
+		info, err := os.Stat(filepath.Join(dir+name, "servers/s/t1.ts"))
+		must(t, err)
+		return info
+	}
+	first, red, blue := inode("1", storeTenant), inode("2", "red"), inode("3", "blue")
+	if os.SameFile(first, red) || os.SameFile(first, blue) || os.SameFile(red, blue) {
+		t.Error("two tenants have a file in common")
+	}
+	if !os.SameFile(red, inode("4", "red")) || !os.SameFile(first, inode("5", "")) {
+		t.Error("files of one tenant are made for each sandbox")
+	}
+}

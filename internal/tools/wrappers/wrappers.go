@@ -177,7 +177,7 @@ func (w *Wrappers) push(inst *instance.Instance) error {
 // write writes the wrappers into the instance's folder, from where they are copied if the sandbox has a disk of
 // its own.
 func (w *Wrappers) write(inst *instance.Instance, set sandbox.ToolSet) error {
-	err := w.o.Store.Materialize(set, inst.Dir.CodeAPI())
+	err := w.o.Store.MaterializeFor(inst.Thread.Tenant, set, inst.Dir.CodeAPI())
 	if inst.FileSync != nil {
 		inst.FileSync.Views.Add(sandbox.CodeAPIDir)
 		inst.FileSync.Follow()
