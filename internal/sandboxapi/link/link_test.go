@@ -187,6 +187,26 @@ func TestNewestAuthenticatedConnectionWins(t *testing.T) {
 	}
 }
 
+// TestConnectionsWithTheSecretAreSlowed, too: a sandboxd that is not ours knows it, and each connection costs the
+// server more than the sandbox.
+func TestConnectionsWithTheSecretAreSlowed(t *testing.T) {
+	f := newFixture(t)
+	l := f.listen()
+	secret := ""
+	for range 20 * attemptsFree {
+		conn, s, err := Dial(t.Context(), f.sock, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret = s
+		conn.Close()
+		if l.tooManyAttempts() {
+			return
+		}
+	}
+	t.Error("any number of connections is taken in a second")
+}
+
 func TestServerRestart(t *testing.T) {
 	f := newFixture(t)
 	l := f.listen()

@@ -17,10 +17,10 @@ import (
 const (
 	socketName  = "control.sock"
 	maxHalfOpen = 8
-	// failuresFree handshakes may fail in a second before accepting slows down to one in
-	// failurePause: code in the sandbox can dial as often as it likes.
-	failuresFree = 16
-	failurePause = 20 * time.Millisecond
+	// attemptsFree handshakes may end in a second, well or not, before accepting slows down to one in
+	// attemptPause: code in the sandbox can dial as often as it likes, and a sandboxd of its own knows the secret.
+	attemptsFree = 16
+	attemptPause = 20 * time.Millisecond
 )
 
 // ErrClosed is the error of a Listener that was closed.
@@ -51,7 +51,7 @@ type Listener struct {
 	live     *Conn
 	changed  chan struct{} // closed and replaced when live is set, and when the listener closes
 	halfOpen []net.Conn    // oldest first
-	failures failureRate
+	attempts attemptRate
 
 	wg sync.WaitGroup
 }
@@ -151,7 +151,7 @@ func (l *Listener) accept() {
 		}
 		if err != nil { // no descriptors left, say
 			l.log.Warn("accept from sandbox", "error", err)
-			time.Sleep(failurePause)
+			time.Sleep(attemptPause)
 			continue
 		}
 		if !l.begin(conn) {
@@ -161,8 +161,8 @@ func (l *Listener) accept() {
 			defer l.wg.Done()
 			l.handshake(conn)
 		}()
-		if l.tooManyFailures() {
-			time.Sleep(failurePause)
+		if l.tooManyAttempts() {
+			time.Sleep(attemptPause)
 		}
 	}
 }
@@ -202,6 +202,9 @@ func (l *Listener) handshake(conn net.Conn) {
 		l.refused(err)
 		return
 	}
+	l.mu.Lock()
+	l.attempts.add(time.Now())
+	l.mu.Unlock()
 	_ = conn.SetDeadline(time.Time{})
 	live, err := newConn(&bufferedConn{Conn: conn, r: r}, h.Version)
 	if err != nil {
@@ -256,33 +259,33 @@ func (l *Listener) replace(live *Conn) {
 
 func (l *Listener) refused(err error) {
 	l.mu.Lock()
-	n, closed := l.failures.add(time.Now()), l.closed
+	n, closed := l.attempts.add(time.Now()), l.closed
 	l.mu.Unlock()
-	if !closed && n <= failuresFree {
+	if !closed && n <= attemptsFree {
 		l.log.Warn("connection from sandbox refused", "error", err)
 	}
 }
 
-func (l *Listener) tooManyFailures() bool {
+func (l *Listener) tooManyAttempts() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failures.in(time.Now()) > failuresFree
+	return l.attempts.in(time.Now()) > attemptsFree
 }
 
-// failureRate counts failures in the present second.
-type failureRate struct {
+// attemptRate counts handshakes that ended in the present second.
+type attemptRate struct {
 	second int64
 	count  int
 }
 
-func (f *failureRate) in(now time.Time) int {
+func (f *attemptRate) in(now time.Time) int {
 	if f.second != now.Unix() {
 		f.second, f.count = now.Unix(), 0
 	}
 	return f.count
 }
 
-func (f *failureRate) add(now time.Time) int {
+func (f *attemptRate) add(now time.Time) int {
 	f.in(now)
 	f.count++
 	return f.count
