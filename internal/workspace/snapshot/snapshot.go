@@ -54,11 +54,11 @@ type Snapshots struct {
 	room  chan struct{} // a token for each pack under way
 	large chan struct{} // and for each thread with many files that is looked at
 
-	mu            sync.Mutex
-	cache         map[sandbox.Thread]cached
+	mu          sync.Mutex
+	cache       map[sandbox.Thread]cached
 	cachedBytes int
-	key           []byte                       // the store's; nil: it was not read yet
-	looked        map[sandbox.Thread]time.Time // when the head was last looked at
+	key         []byte                       // the store's; nil: it was not read yet
+	looked      map[sandbox.Thread]time.Time // when the head was last looked at
 }
 
 // lookAgain is how long a thread that nothing runs in here is taken for what it was: so long another server's changes may
