@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"errors"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimes"
@@ -16,13 +17,20 @@ func (d *Driver) probed(ctx context.Context, name string) (string, error) {
 	if rt == nil {
 		return "not installed on this host", nil
 	}
-	return d.answers.Ask(ctx, name, func() (string, error, error) {
+	problem, err := d.answers.Ask(ctx, name, func() (string, error, error) {
 		d.sweepProbes(ctx)
 		prober := runtimes.Prober{Driver: Name, Program: d.probe, Dir: d.root + "/probe", Log: d.log}
 		return prober.CheckProgram(ctx, rt.Program, func(userNamespace bool) runtimeprobe.Starter {
 			return unprobed{d, rt, userNamespace}
 		})
 	})
+	// Here each runtime is a program of its own: one that hangs is no reason to do without the others. The next call
+	// asks it again.
+	if e := new(sandbox.Error); errors.As(err, &e) && e.Kind == sandbox.Unavailable && ctx.Err() == nil {
+		d.log.Warn("a runtime cannot be probed", "driver", Name, "runtime", name, "error", err)
+		return e.Detail, nil
+	}
+	return problem, err
 }
 
 // sweepProbes removes the sandboxes of probes that a crash of the server interrupted.

@@ -66,3 +66,32 @@ func TestProbeRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestOneRuntimeThatFailsIsNoReasonToStop: a runtime that does not tell what runs cannot be used. The others can.
+func TestOneRuntimeThatFailsIsNoReasonToStop(t *testing.T) {
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		drivertest.Missing(t, "runc", err)
+	}
+	silent := filepath.Join(t.TempDir(), "runsc")
+	const script = "#!/bin/sh\nfor a; do shift; case $a in list) exit 1;; --platform*|--host-uds*|--network*|--oci-seccomp|--overlay2*) ;; *) set -- \"$@\" \"$a\";; esac; done\nexec runc \"$@\"\n"
+	if err := os.WriteFile(silent, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d, err := oci.New(oci.Options{
+		Root: tempRoot(t), Runtimes: map[string]string{"runc": runc, "runsc": silent}, CgroupParent: cgroupParent, Probe: drivertest.Program(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close() //nolint:errcheck // a driver of the test
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	caps, err := d.Capabilities(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problem := caps.RuntimeProblems["runsc"]; problem == "" || len(caps.Runtimes) != 1 || caps.Runtimes[0] != "runc" {
+		t.Errorf("runtimes %v, problem of runsc %q", caps.Runtimes, problem)
+	}
+}
