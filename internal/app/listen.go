@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/config"
@@ -60,12 +62,18 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 	if err := p.peers.SetAddress(l.Addr().String()); err != nil {
 		p.log.Warn("address not told to other servers", "error", err)
 	}
+	manager := serviceManager{p.log}
+	manager.tell(systemd.SdNotifyReady)
+	watch, endWatch := context.WithCancel(requests)
+	watched := manager.watched(watch, h)
+	defer func() { endWatch(); watched() }()
 	ready(l.Addr().String())
 	select {
 	case err := <-ended:
 		return errors.Join(err, stopPeers(requests))
 	case <-ctx.Done():
 	}
+	manager.tell(systemd.SdNotifyStopping)
 	p.log.Info("stopping", "drain", p.cfg.DrainTimeout)
 	began := time.Now()
 	stop, cancel := p.stopping(ctx)
@@ -92,7 +100,10 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 // openListener listens, and makes sure of what the configuration took for granted: a name such as localhost may
 // stand for an address that others reach, too.
 func openListener(cfg config.Config, tls *tlsfiles.Server, log *slog.Logger) (net.Listener, error) {
-	l, err := net.Listen("tcp", cfg.Listen)
+	l, err := activated()
+	if err == nil && l == nil {
+		l, err = net.Listen("tcp", cfg.Listen)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
