@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')
 
 .DEFAULT_GOAL := help
 IMAGES ?= base
-.PHONY: help build docs demo test test-all check bench chaos e2e-kubernetes images images-test run generate fuzz
+.PHONY: help build docs demo test test-all test-machine check bench chaos e2e-kubernetes images images-test run generate fuzz
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,11 @@ e2e-kubernetes: ## a real cluster: the Helm chart with demo, network, rolling up
 	@scripts/install.sh run test helm
 	@scripts/dockerd.sh
 	@$(SUDO) scripts/kubernetes.sh scripts/e2e-kubernetes.sh all
+
+test-machine: ## on a Debian with systemd and cgroup v2 in qemu: the units, the drivers, the attacks, chaos (PARTS="service")
+	@scripts/install.sh run test runsc containerd machine
+	@images/build.sh base
+	@$(SUDO) test/machine/check.sh $(PARTS)
 
 redis-away: ## ten minutes without Redis while execs run, thrice at the same time: it hangs, is killed, comes back empty
 	@scripts/install.sh run test

@@ -18,6 +18,7 @@
 #     docs     MkDocs with Material, which makes the documentation's site, from PyPI
 #     s3       versitygw, an S3-compatible server for the tests, from its Go module
 #     helm     Helm and kubeconform, from their Go modules
+#     machine  qemu and what makes the disk of a machine with systemd, from Debian
 #     linters  golangci-lint, from its Go module
 #
 # Debian packages and runsc go where Debian puts them, all else into $SKERRY_CACHE (default
@@ -240,6 +241,7 @@ for what in "$@"; do
   clients) stamped "$cache/clients/stamp" "$(client_parts)" || step clients "what the tests of clients need, from npm and PyPI (a minute)" fetch_clients ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
   helm) stamped "$cache/bin/helm.stamp" "$helm $kubeconform" || step helm "Helm and kubeconform, from their Go modules (2 to 4 minutes)" build_helm ;;
+  machine) debian machine qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap ssh-keygen=openssh-client mke2fs=e2fsprogs ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
   *) die "unknown: $what" ;;
   esac

@@ -22,6 +22,7 @@
 #   attack      go test -race of the attacks
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 #   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
+#   machine     on a Debian with systemd and cgroup v2 in qemu, only in "all": test/machine/README.md
 #   kubernetes  on a real cluster: the Helm chart, the attacks in pods, the driver's suite: scripts/e2e-kubernetes.sh
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -219,6 +220,13 @@ show_rest chaos
 rest kubernetes "./internal/e2e/kubernetes ./internal/attack ./internal/driver/kubernetes ./cmd/..." "$product deploy test/cluster" \
   scripts/kubernetes.sh scripts/e2e-kubernetes.sh
 show_rest kubernetes
+# Never in CI: without KVM it takes longer than all else, and a busy machine makes it longer still.
+# shellcheck disable=SC2317 # called by tier
+machine() { scripts/install.sh machine && test/machine/check.sh; }
+if [ "$wanted" = all ]; then
+  tier machine machine
+  show machine
+fi
 wait $check
 show check
 times

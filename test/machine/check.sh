@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Runs the product and its tests on a machine with systemd and cgroup v2: test/machine/README.md says what. Needs root.
+#
+#   test/machine/check.sh            everything
+#   test/machine/check.sh PART…      ground, drivers, service, attacks, chaos
+#
+#   MACHINE_KEEP=1   leaves the machine on, for test/machine/machine.sh run
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+cache=${SKERRY_CACHE:-/var/cache/skerry}
+parts=("$@")
+[ $# -gt 0 ] || parts=(ground service drivers attacks chaos)
+began=$SECONDS
+say() { printf -- '-- [%4ds] %s\n' $((SECONDS - began)) "$*"; }
+machine=$here/machine.sh
+
+"$machine" build
+
+say "packing the product, its tests and its images"
+pack=$(mktemp -d "$cache/machine/pack-XXXXXX")
+trap 'rm -rf "$pack"' EXIT
+mkdir -p "$pack"/{bin,built,tests,src,cache/bin,cache/images}
+(cd "$root" && git ls-files -z --cached --others --exclude-standard | grep -zvE '^(sdk|docs/.*\.(svg|png)|testdata|test/cluster)(/|$)' |
+  tar --null --ignore-failed-read -T - -cf - 2>/dev/null) | tar -xf - -C "$pack/src"
+export CGO_ENABLED=0 GOFLAGS=${GOFLAGS:--buildvcs=false -trimpath}
+build() { go -C "$root" build -ldflags '-s -w' -o "$1" "$2"; }
+for program in skerry skerry-sandboxd skerry-bridge; do
+  build "$pack/bin/$program" "./cmd/$program"
+  mkdir -p "$pack/built/cmd/$program"
+  ln "$pack/bin/$program" "$pack/built/cmd/$program/program"
+done
+build "$pack/bin/chaos" ./bench/chaos
+for package in internal/driver/drivertest/probe internal/attack/probe; do
+  mkdir -p "$pack/built/$package"
+  build "$pack/built/$package/program" "./$package"
+done
+for package in internal/driver/oci internal/driver/docker internal/driver/containerd internal/attack; do
+  go -C "$root" test -c -o "$pack/tests/$(basename "$package").test" "./$package"
+done
+cp "$here/inside.sh" "$pack/"
+install -D "$here/go" "$pack/gobin/go"
+cp -a "$cache/containerd" "$pack/cache/"
+cp -a "$(command -v runsc)" "$pack/cache/bin/runsc"
+cp -a "$cache/images/base" "$pack/cache/images/"
+"$machine" payload "$pack"
+rm -rf "$pack"
+
+say "starting the machine"
+"$machine" up
+[ -n "${MACHINE_KEEP:-}" ] || trap '"$machine" down' EXIT
+for part in "${parts[@]}"; do
+  say "$part"
+  "$machine" run "/skerry/inside.sh $part"
+  [ "$part" = service ] || continue
+  "$machine" reboot
+  "$machine" run "/skerry/inside.sh rebooted"
+done
+say "done"

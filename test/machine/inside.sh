@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# What check.sh runs in the machine: inside.sh PART.
+set -euo pipefail
+export PATH=/skerry/gobin:$PATH SKERRY_CACHE=/skerry/cache CI=true
+fail() { printf 'FAILED: %s\n' "$*"; exit 1; }
+ok() { printf '  %s\n' "$*"; }
+
+ground() {
+  [ "$(cat /proc/1/comm)" = systemd ] || fail "process 1 is $(cat /proc/1/comm)"
+  [ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ] || fail "/sys/fs/cgroup is no cgroup v2"
+  ! grep -q ' cgroup ' /proc/self/mountinfo || fail "a cgroup v1 is mounted"
+  [ "$(cat /sys/module/apparmor/parameters/enabled)" = Y ] || fail "AppArmor is off"
+  ok "$(. /etc/os-release && echo "$PRETTY_NAME"), $(uname -r), $(systemctl --version | head -1)"
+  ok "controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
+}
+
+# suite NAME FOLDER runs a test program; its lines about single tests are shown only when it fails.
+suite() {
+  local log
+  log=$(mktemp)
+  shift 0
+  (cd "/skerry/src/internal/$2" && "/skerry/tests/$1.test" -test.v -test.timeout 90m "${@:3}") >"$log" 2>&1 || {
+    grep -E '^ *--- FAIL|^panic|_test.go|\.go:[0-9]+:' "$log" | head -100
+    tail -5 "$log"
+    fail "$1"
+  }
+  ok "$1: $(grep -c '^ *--- PASS' "$log") passed, $(grep -c '^ *--- SKIP' "$log" || true) skipped, $(tail -1 "$log")"
+  grep -A1 '^ *--- SKIP' "$log" | head -40 || true
+}
+
+drivers() {
+  install -m 755 /skerry/cache/bin/runsc /usr/local/bin/runsc
+  mkdir -p /etc/docker
+  printf '{"runtimes": {"runsc": {"path": "/usr/local/bin/runsc", "runtimeArgs": ["--platform=systrap", "--host-uds=all", "--oci-seccomp"]}}}\n' >/etc/docker/daemon.json
+  systemctl start docker
+  ok "docker $(docker version --format '{{.Server.Version}}'), cgroups by $(docker info --format '{{.CgroupDriver}}') v$(docker info --format '{{.CgroupVersion}}')"
+  docker image inspect skerry/base:latest >/dev/null 2>&1 || tar -C /skerry/cache/images/base/rootfs -c . | docker import - skerry/base:latest >/dev/null
+  suite oci driver/oci
+  suite docker driver/docker
+  suite containerd driver/containerd
+}
+
+api=http://127.0.0.1:8080/api
+
+# call METHOD PATH [JSON] asks the server; it may be starting.
+call() {
+  local body=()
+  [ $# -lt 3 ] || body=(-d "$3")
+  curl -sS --retry 30 --retry-connrefused --retry-delay 1 --max-time 300 -X "$1" "$api/$2" -H 'Content-Type: application/json' "${body[@]}"
+}
+# exec_in THREAD COMMAND [MORE] runs a command, and prints the answer.
+exec_in() { call POST "threads/$1/exec" "$(jq -nc --arg c "$2" '{command: $c, timeout_s: 240} + ($more | fromjson)' --arg more "${3:-{\}}")"; }
+sandbox_of() { call GET "threads/$1" | jq -r '.sandbox.id // empty'; }
+server() { systemctl show -p MainPID --value skerry; }
+# cgroup_of ID is where a sandbox's cgroup is.
+cgroup_of() { find /sys/fs/cgroup -type d -name "*$1*" | head -1; }
+active() { for _ in $(seq 300); do [ "$(systemctl is-active skerry)" = active ] && return; sleep 1; done; fail "skerry is $(systemctl is-active skerry)"; }
+
+service() {
+  install -m 755 /skerry/bin/skerry /skerry/bin/skerry-sandboxd /usr/local/bin/
+  install -m 644 /skerry/src/deploy/systemd/* /etc/systemd/system/
+  mkdir -p /etc/skerry
+  printf 'SKERRY_DRIVER=oci\nSKERRY_IMAGES=/skerry/cache/images\nSKERRY_DISK_QUOTA=off\n' >/etc/skerry/environment
+  systemctl daemon-reload
+  systemd-analyze verify skerry.service skerry-sandboxes.service
+  systemctl enable --now skerry
+  active
+  ok "started, with Type=notify; exposure: $(systemd-analyze security --no-pager skerry | tail -1)"
+
+  local id group pid
+  exec_in a 'echo kept > /mnt/user-data/workspace/f; nproc' | jq -e '.exit_code == 0' >/dev/null || fail "an exec"
+  id=$(sandbox_of a)
+  group=$(cgroup_of "$id")
+  case $group in
+  /sys/fs/cgroup/skerry.slice/skerry-sandboxes.service/*) ok "the sandbox's cgroup: ${group#/sys/fs/cgroup}" ;;
+  *) fail "the cgroup of $id is $group" ;;
+  esac
+  local limit
+  limit=$(cat "$group/memory.max" "$group/pids.max" "$group/cpu.max" "$group/memory.swap.max" | xargs)
+  pid=$(head -1 "$group/cgroup.procs")
+  [ "$(cat "/proc/$pid/oom_score_adj")" -gt "$(cat "/proc/$(server)/oom_score_adj")" ] || fail "OOM scores"
+  ok "limits $limit; OOM score of a sandbox $(cat "/proc/$pid/oom_score_adj"), of the server $(cat "/proc/$(server)/oom_score_adj")"
+
+  systemctl daemon-reload
+  systemctl set-property --runtime skerry.slice CPUWeight=50
+  [ "$(cat "$group/memory.max" "$group/pids.max" "$group/cpu.max" "$group/memory.swap.max" | xargs)" = "$limit" ] || fail "a reload of systemd changed the limits"
+  ok "limits stay over daemon-reload"
+
+  # shellcheck disable=SC2016 # for the shell in the sandbox
+  exec_in a 'head -c 3G /dev/zero | tail' | tee /tmp/oom | jq -e '.status == "oom"' >/dev/null || fail "out of memory is not told: $(cat /tmp/oom)"
+  ok "out of memory is told: $(jq -c 'del(.stdout,.stderr)' /tmp/oom)"
+
+  exec_in a 'true' >/dev/null
+  id=$(sandbox_of a)
+  systemctl restart skerry
+  active
+  [ "$(sandbox_of a)" = "$id" ] || fail "after a restart the sandbox is $(sandbox_of a), it was $id"
+  [ "$(exec_in a 'cat /mnt/user-data/workspace/f' | jq -r .stdout)" = kept ] || fail "a file after a restart"
+  ok "a restart of the server leaves the sandbox, which is adopted"
+
+  local load=() n
+  for n in 1 2 3; do
+    (while exec_in "load$n" 'seq 100000 | sort | tail -1' >/dev/null 2>&1; do [ -e /tmp/load ] || break; done) &
+    load+=($!)
+  done
+  touch /tmp/load
+  kill -9 "$(server)"
+  sleep 3
+  active
+  [ "$(exec_in a 'cat /mnt/user-data/workspace/f' | jq -r .stdout)" = kept ] || fail "a file after kill -9"
+  [ "$(sandbox_of a)" = "$id" ] || fail "after kill -9 the sandbox is $(sandbox_of a), it was $id"
+  ok "kill -9 under load: systemd starts the server again, which adopts the sandboxes"
+  systemctl restart skerry
+  active
+  rm -f /tmp/load
+  wait "${load[@]}"
+  ok "a restart under load"
+
+  local hung
+  hung=$(server)
+  kill -STOP "$hung"
+  for n in $(seq 120); do [ "$(server)" = "$hung" ] || break; sleep 1; done
+  [ "$(server)" != "$hung" ] || fail "the watchdog did not end a server that hangs"
+  active
+  [ "$(sandbox_of a)" = "$id" ] || fail "after the watchdog the sandbox is $(sandbox_of a), it was $id"
+  ok "the watchdog ends a server that hangs, and its sandboxes go on"
+
+  journalctl -u skerry --no-pager | grep -q 'serving on' || fail "the journal has no line of the server"
+  ok "journal: $(journalctl -u skerry --no-pager | grep -c .) lines, of them warnings and errors:"
+  journalctl -u skerry --no-pager -o cat | grep -E 'level=(WARN|ERROR)' | sed -E 's/^time=[^ ]+ //' | sort | uniq -c | sort -rn | head -12 || true
+}
+
+# rebooted is what holds after a reboot with live sandboxes.
+rebooted() {
+  active
+  [ "$(exec_in a 'cat /mnt/user-data/workspace/f' | jq -r .stdout)" = kept ] || fail "a file after a reboot"
+  ok "a reboot with live sandboxes: the service starts, files are there, an exec runs"
+  systemctl stop skerry-sandboxes
+  [ "$(systemctl is-active skerry)" != active ] || fail "the server runs without its cgroup"
+  [ -z "$(find /sys/fs/cgroup/skerry.slice -name 'skerry-*' -path '*sandboxes*' -name 'skerry-[0-9a-f]*' 2>/dev/null)" ] || fail "sandboxes are left"
+  ok "stopping skerry-sandboxes ends all sandboxes"
+}
+
+for part; do "$part"; done
