@@ -41,13 +41,26 @@ func Find(programs map[string]string) []*Program {
 	for _, known := range hardening.Runtimes() {
 		path := programs[known.Name]
 		if programs == nil {
-			path, _ = exec.LookPath(known.Name) //nolint:errcheck // not found is ""
+			path = onPath(known.Name)
 		}
 		if path != "" {
 			found = append(found, &Program{Runtime: known, Path: path, Flags: flags[known.Name]})
 		}
 	}
 	return found
+}
+
+// onPath finds the program of a runtime, or returns "". crun, which hosts of Fedora and Podman have, takes the place of
+// runc: it is called the same way, and shares the host's kernel, too.
+func onPath(name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil && name == "runc" {
+		path, err = exec.LookPath("crun")
+	}
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // Binding tells how the runtime can bind a folder with what is mounted below it.
