@@ -534,3 +534,25 @@ func TestFirstExecIsTimed(t *testing.T) {
 		}
 	}
 }
+
+// TestEnvironmentsAreBounded: what an environment would add to what is kept is refused before anything is started.
+func TestEnvironmentsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) { o.Storage.UserEnvBytes = 290 << 10 })
+	of := func(kib int) sandbox.AcquireOptions {
+		env := map[string]string{}
+		for i := range kib / 100 {
+			env[fmt.Sprint("K", i)] = strings.Repeat("x", 100<<10)
+		}
+		return sandbox.AcquireOptions{Env: env}
+	}
+	for _, c := range []struct {
+		thread string
+		kib    int
+		kind   sandbox.Kind
+	}{{"a", 300, sandbox.Invalid}, {"a", 200, ""}, {"b", 200, sandbox.QuotaExceeded}, {"b", 100, sandbox.QuotaExceeded}, {"b", 0, ""}, {"a", 100, ""}, {"b", 100, ""}} {
+		if _, err := h.Starts.Acquire(t.Context(), caller, c.thread, of(c.kib)); sandbox.KindOf(err) != c.kind {
+			t.Errorf("%d KiB for %s: %v, want kind %q", c.kib, c.thread, err, c.kind)
+		}
+	}
+}
