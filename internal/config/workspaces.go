@@ -16,7 +16,8 @@ type Workspaces struct {
 	Delay time.Duration `yaml:"workspaces_delay"`
 	// Encrypt encrypts what is kept for the keys of secrets.key_file.
 	Encrypt bool `yaml:"workspaces_encrypt"`
-	// UserEnvMiB bounds the environments that are kept for the sandboxes of one user together; 0: nothing does.
+	// UserEnvMiB bounds the environments that are kept for the sandboxes of one user together; 0: nothing
+	// does.
 	UserEnvMiB int `yaml:"user_env_mib"`
 }
 

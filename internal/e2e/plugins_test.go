@@ -86,8 +86,8 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
-// TestPluginHomeIsBounded: the program of a plugin cannot fill the disk of the host, nor take more than its user may have, also
-// after a restart of the server, and what it kept goes with it.
+// TestPluginHomeIsBounded: the program of a plugin cannot fill the disk of the host, nor take more than its
+// user may have, also after a restart of the server, and what it kept goes with it.
 func TestPluginHomeIsBounded(t *testing.T) {
 	t.Parallel()
 	needDriver(t, "docker", "runc")

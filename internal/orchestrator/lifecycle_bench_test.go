@@ -47,7 +47,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkListThreads is a page of 100 threads that are hibernated, each with an environment of the largest kind.
+// BenchmarkListThreads is a page of 100 threads that are hibernated, each with an environment of the largest
+// kind.
 func BenchmarkListThreads(b *testing.B) {
 	h := newHouse(b, daemon{run: exits})
 	env := map[string]string{}

@@ -535,7 +535,8 @@ func TestFirstExecIsTimed(t *testing.T) {
 	}
 }
 
-// TestEnvironmentsAreBounded: what an environment would add to what is kept is refused before anything is started.
+// TestEnvironmentsAreBounded: what an environment would add to what is kept is refused before anything is
+// started.
 func TestEnvironmentsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) { o.Storage.UserEnvBytes = 290 << 10 })

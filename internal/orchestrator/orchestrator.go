@@ -112,8 +112,8 @@ type Replicas struct {
 // Storage is where files of threads lie, and what else is kept on disk.
 type Storage struct {
 	DataDir string
-	// Sealer encrypts the environments that are kept; nil: they are kept as they are. UserEnvBytes bounds those of one
-	// user together; 0: nothing does.
+	// Sealer encrypts the environments that are kept; nil: they are kept as they are. UserEnvBytes bounds
+	// those of one user together; 0: nothing does.
 	Sealer       savedspec.Sealer
 	UserEnvBytes int64
 	// Snapshots keep the files of threads elsewhere, before a change is acknowledged, or SnapshotDelay later when that is

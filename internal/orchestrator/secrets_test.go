@@ -115,8 +115,8 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 	}
 }
 
-// TestReplacedOutput: code in the sandbox may put anything in the place of a long output. What is no file of the size that
-// one can have is not read, and not said to be the output; what a link leads to stays as it is.
+// TestReplacedOutput: code in the sandbox may put anything in the place of a long output. What is no file of
+// the size that one can have is not read, and not said to be the output; what a link leads to stays as it is.
 func TestReplacedOutput(t *testing.T) {
 	t.Parallel()
 	for what, replace := range map[string]func(path, other string) error{

@@ -17,7 +17,8 @@ const (
 	MaxArgvBytes  = 2 << 20     // of all words of a command together, as sandboxd counts them
 	MaxEnv        = 256
 	MaxEnvBytes   = 1 << 20 // of all variables with their names and "="; sandboxd counts those of the server, too
-	// MaxSandboxEnvBytes bounds the variables of a sandbox, which are kept for its thread, and which every exec has besides its own.
+	// MaxSandboxEnvBytes bounds the variables of a sandbox, which are kept for its thread, and which every
+	// exec has besides its own.
 	MaxSandboxEnvBytes = 256 << 10
 	MaxCwdBytes        = 4096
 )

@@ -25,8 +25,8 @@ const FirstUID = 1_000_000
 // Names are the folders of a thread that its code may write.
 var Names = []string{"workspace", "uploads", "outputs"}
 
-// stageAge is how old the beginning of a thread's folder, or of a file, must be to be the rest of a server that
-// died.
+// stageAge is how old the beginning of a thread's folder, or of a file, must be to be the rest of a server
+// that died.
 const stageAge = time.Hour
 
 // UIDs hands out the uids of threads' files, each once.

@@ -122,7 +122,8 @@ func (h *Homes) make(ctx context.Context, home Home, top string, bytes int64) (i
 	return uid, nil
 }
 
-// fitsHome refuses to copy a former home that has more than its limit: other files of the user would pay for it.
+// fitsHome refuses to copy a former home that has more than its limit: other files of the user would pay for
+// it.
 func fitsHome(ctx context.Context, former string, bytes int64) error {
 	used, err := paths.Measure(ctx, former)
 	if err == nil && bytes > 0 && used.Bytes > bytes {

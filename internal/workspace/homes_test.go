@@ -28,7 +28,8 @@ func openHome(t *testing.T, h *Homes, home Home, bytes int64) (dir string, uid i
 	return dir, uid
 }
 
-// TestHomes: the same name is the same folder and uid, each home counts for its user, and one goes with what it belongs to.
+// TestHomes: the same name is the same folder and uid, each home counts for its user, and one goes with what
+// it belongs to.
 func TestHomes(t *testing.T) {
 	f, thread := newFolders(t)
 	h := f.Homes()
@@ -81,7 +82,8 @@ func TestHomes(t *testing.T) {
 	}
 }
 
-// TestFormerHome: a home of an earlier version keeps its files and its uid, unless it has more than its limit.
+// TestFormerHome: a home of an earlier version keeps its files and its uid, unless it has more than its
+// limit.
 func TestFormerHome(t *testing.T) {
 	f, _ := newFolders(t)
 	h := f.Homes()
@@ -109,8 +111,8 @@ func TestFormerHome(t *testing.T) {
 	}
 }
 
-// TestHomesAreBounded: a home's program gets no more space than its limit and the user's, which the user's threads share, also
-// after a restart, when the home has more than a lowered limit.
+// TestHomesAreBounded: a home's program gets no more space than its limit and the user's, which the user's
+// threads share, also after a restart, when the home has more than a lowered limit.
 func TestHomesAreBounded(t *testing.T) {
 	_, noExt4 := exec.LookPath("mkfs.ext4")
 	_, noBtrfs := exec.LookPath("mkfs.btrfs")

@@ -73,7 +73,7 @@ type TemplateLimits struct {
 type AcquireOptions struct {
 	Template string            `json:"template,omitempty"` // Name of a template; the default one when absent
 	Labels   map[string]string `json:"labels,omitempty"`   // Replace the thread's labels
-	Env      map[string]string `json:"env,omitempty"`      // For every exec of this sandbox
+	Env      map[string]string `json:"env,omitempty"`      // For every exec of this sandbox; 256 KiB at most
 	// The thread has only these skills from now on; ["*"]: all that are on; as before when absent, which is all
 	// at first
 	Skills []string `json:"skills,omitempty"`

@@ -23,7 +23,7 @@ type threadRoutes struct {
 type sandboxBody struct {
 	Template     string            `json:"template,omitempty" maxLength:"128" doc:"Name of a template; the default one when absent"`
 	Labels       map[string]string `json:"labels,omitempty" doc:"Replace the thread's labels"`
-	Env          map[string]string `json:"env,omitempty" doc:"For every exec of this sandbox"`
+	Env          map[string]string `json:"env,omitempty" doc:"For every exec of this sandbox; 256 KiB at most"`
 	Skills       []string          `json:"skills,omitempty" maxItems:"1000" doc:"The thread has only these skills from now on; [\"*\"]: all that are on; as before when absent, which is all at first"`
 	Capabilities []string          `json:"capabilities,omitempty" maxItems:"256" doc:"The only ones of the caller's that count in the thread from now on: it sees tools that need no others. The caller must have them; [\"*\"]: all that a caller has; as before when absent"`
 	Mode         string            `json:"mode,omitempty" enum:"direct,code,auto" doc:"How tools are offered to the agent"`

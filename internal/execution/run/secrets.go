@@ -40,12 +40,13 @@ func (x *Runner) named(ctx context.Context, t sandbox.Thread, skill *sandbox.Ski
 	return out, nil
 }
 
-// hideTimeout bounds the calls of hideSpilled for one exec: its files are as many and as large as code made them.
+// hideTimeout bounds the calls of hideSpilled for one exec: its files are as many and as large as code made
+// them.
 const hideTimeout = time.Minute
 
 // hideSpilled rewrites the file that sandboxd kept a long output in. When that fails, the file goes: the
-// program could have read its own environment anyway, but a later reader of the thread's files cannot. Code in
-// the sandbox may have put anything there: a link, or a file that never ends.
+// program could have read its own environment anyway, but a later reader of the thread's files cannot. Code
+// in the sandbox may have put anything there: a link, or a file that never ends.
 func (x *Runner) hideSpilled(ctx context.Context, e *execution.Exec, uid int, path *string) *string {
 	if e.Secret.Hide == nil || path == nil {
 		return path

@@ -35,7 +35,8 @@ const (
 	maxHead = 16 << 10
 	// freeBytes of each file count as nothing: only environments do, and not the smallest.
 	freeBytes = 1 << 10
-	// countEvery is how often the files of a user are counted: other servers of the data folder write some, too.
+	// countEvery is how often the files of a user are counted: other servers of the data folder write some,
+	// too.
 	countEvery = 30 * time.Second
 	// maxCounts bounds the users whose count is known.
 	maxCounts = 10_000
@@ -80,8 +81,8 @@ type count struct {
 // counted is what a file of a size counts.
 func counted(size int64) int64 { return max(size-freeBytes, 0) }
 
-// Admit refuses an environment for a thread with which those of its user would have too many bytes: QuotaExceeded. Of
-// two at once, both count.
+// Admit refuses an environment for a thread with which those of its user would have too many bytes:
+// QuotaExceeded. Of two at once, both count.
 func (x *Specs) Admit(t sandbox.Thread, env map[string]string) error {
 	if x.o.UserBytes <= 0 || len(env) == 0 {
 		return nil
@@ -160,7 +161,7 @@ func (x *Specs) Read(t sandbox.Thread) *Spec {
 	return x.orNone(t, saved, err)
 }
 
-// Head is Read without the environment, for lists and whoever does not need it: nothing is decrypted, and of a large
+// Head is Read without the environment, for callers that do not need it: nothing is decrypted, and of a large
 // file little is read.
 func (x *Specs) Head(t sandbox.Thread) *Spec {
 	saved, err := x.head(t)

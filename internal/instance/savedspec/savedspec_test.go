@@ -145,8 +145,8 @@ func cut(t *testing.T, path string) string {
 	return head
 }
 
-// TestAdmit: the environments of one user are bounded together, whatever their number; those of another user are not met, and
-// room is there again when a thread's is forgotten or replaced.
+// TestAdmit: the environments of one user are bounded together, whatever their number; those of another user
+// are not met, and room is there again when a thread's is forgotten or replaced.
 func TestAdmit(t *testing.T) {
 	x := New(Options{DataDir: t.TempDir(), UserBytes: 100 << 10, Log: slog.New(slog.DiscardHandler)})
 	of := func(user, id string) sandbox.Thread {

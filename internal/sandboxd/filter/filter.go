@@ -47,7 +47,8 @@ var uncounted = []uint32{0x401c5820, 0x40086602, 0x40046602, 0x50009401, 0x50009
 // sysFileSetattr is file_setattr, of Linux 6.17: FS_IOC_FSSETXATTR by path. Its number is the same everywhere.
 const sysFileSetattr = 469
 
-// quotaRules: the owner of a file may move it to another project, which is how a user's disk space is counted.
+// quotaRules: the owner of a file may move it to another project, which is how a user's disk space is
+// counted.
 var quotaRules = []rule{{call: unix.SYS_IOCTL, arg: 1, values: uncounted}, {call: sysFileSetattr}}
 
 // tracing are the calls by which one process looks into another: a process that may use them

@@ -244,8 +244,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestListHoldsFewNames: names count when they are read, whatever they are: a walk that is in many folders would hold
-// those of each.
+// TestListHoldsFewNames: names count when they are read, whatever they are: a walk that is in many folders
+// would hold those of each.
 func TestListHoldsFewNames(t *testing.T) {
 	dir := t.TempDir()
 	for _, sub := range []string{"", "z", "z/z"} {

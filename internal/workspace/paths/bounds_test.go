@@ -10,8 +10,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// TestHeldNames: the names that a walk holds are bounded over all folders that it is in, and what needs no order holds
-// hardly any.
+// TestHeldNames: the names that a walk holds are bounded over all folders that it is in, and what needs no
+// order holds hardly any.
 func TestHeldNames(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes more than 100,000 files")

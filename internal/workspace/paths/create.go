@@ -111,8 +111,8 @@ func (c *creator) mkdirOwned(dir *os.Root, name string) error {
 	return nil
 }
 
-// replace writes a new file in the stage and renames it over the place. The file gets the mode of the file that
-// was there, or else mode.
+// replace writes a new file in the stage and renames it over the place. The file gets the mode of the file
+// that was there, or else mode.
 func (c *creator) replace(p *place, body io.Reader, mode os.FileMode) (n int64, err error) {
 	stage, err := p.m.stage()
 	if err != nil {

@@ -26,8 +26,8 @@ type Snapshot struct {
 	ok    bool
 }
 
-// OK is false when there were more than MaxEntries files and folders, or MaxEntryBytes of paths, or reading them took too long:
-// then the Snapshot cannot be compared.
+// OK is false when there were more than MaxEntries files and folders, or MaxEntryBytes of paths, or reading
+// them took too long: then the Snapshot cannot be compared.
 func (s Snapshot) OK() bool { return s.ok }
 
 // stamp changes when a file's content does: the sandbox cannot set ctime.

@@ -14,7 +14,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// TestNoNameHides: a name that code in the sandbox can make hides nothing: usage, lists, archives and changes have it.
+// TestNoNameHides: a name that code in the sandbox can make hides nothing: usage, lists, archives and changes
+// have it.
 func TestNoNameHides(t *testing.T) {
 	f, host := thread(t, func(o *Options) { o.DiskBytes = 1 << 20 })
 	ctx := context.Background()
@@ -70,8 +71,8 @@ func TestNoNameHides(t *testing.T) {
 	}
 }
 
-// TestStage: while a file is written, no name of it is where code in the sandbox could have it, it counts, and when the
-// writer fails nothing is left. No path and no link leads to it.
+// TestStage: while a file is written, no name of it is where code in the sandbox could have it, it counts,
+// and when the writer fails nothing is left. No path and no link leads to it.
 func TestStage(t *testing.T) {
 	f, host := thread(t)
 	ctx := context.Background()
@@ -113,7 +114,8 @@ type readFunc func(p []byte) (int, error)
 
 func (r readFunc) Read(p []byte) (int, error) { return r(p) }
 
-// TestReplacedSpace: a replaced file makes as much room as it took, whatever its size says, and none when it has another name.
+// TestReplacedSpace: a replaced file makes as much room as it took, whatever its size says, and none when it
+// has another name.
 func TestReplacedSpace(t *testing.T) {
 	f, host := thread(t, func(o *Options) { o.DiskBytes = 1 << 20 })
 	holes := filepath.Join(host, "workspace/holes")
@@ -145,7 +147,8 @@ func TestUncountable(t *testing.T) {
 	write(t, f, ws+"/a", "x")
 }
 
-// TestRemovalThatEnds: what is left of a deep folder when its removal ends early is in that folder, and nowhere else.
+// TestRemovalThatEnds: what is left of a deep folder when its removal ends early is in that folder, and
+// nowhere else.
 func TestRemovalThatEnds(t *testing.T) {
 	f, host := thread(t)
 	deep(t, filepath.Join(host, "workspace/deep"), 200)

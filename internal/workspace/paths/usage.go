@@ -17,12 +17,14 @@ var errQuota = sandbox.Errorf(sandbox.QuotaExceeded, "the thread's files would e
 // maxLinked bounds the files of several names that are counted once. Beyond, each name counts.
 const maxLinked = 500_000
 
-// Usage sums up workspace, uploads and outputs, with what the server is about to put there: bytes on disk (a file
-// with holes counts what it holds, one with many hard links counts once) and the number of files and links.
-// QuotaExceeded when folders lie so deep that what is in them cannot be counted. Timeout after WalkBudget.
+// Usage sums up workspace, uploads and outputs, with what the server is about to put there: bytes on disk (a
+// file with holes counts what it holds, one with many hard links counts once) and the number of files and
+// links. QuotaExceeded when folders lie so deep that what is in them cannot be counted. Timeout after
+// WalkBudget.
 func (f *FS) Usage(ctx context.Context) (sandbox.DiskUsage, error) { return f.disk.usage(ctx) }
 
-// Measure is Usage of a host folder that holds hostile files. host comes from the server, never from a caller.
+// Measure is Usage of a host folder that holds hostile files. host comes from the server, never from a
+// caller.
 func Measure(ctx context.Context, host string) (sandbox.DiskUsage, error) {
 	ctx, cancel := context.WithTimeout(ctx, WalkBudget)
 	defer cancel()

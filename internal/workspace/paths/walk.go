@@ -137,7 +137,8 @@ func (w *walk) read(dir *os.Root, atOnce int, each func(names []string) (more bo
 	return nil
 }
 
-// shown reports whether a name of a host folder is an entry of it: mounts have theirs, and the stage is the server's.
+// shown reports whether a name of a host folder is an entry of it: mounts have theirs, and the stage is the
+// server's.
 func (w *walk) shown(virtual, name string, inner []string) bool {
 	return !slices.Contains(inner, name) && (virtual != sandbox.UserDataDir || name != StageDir)
 }
@@ -211,7 +212,8 @@ func (n *namespace) made(virtual string) bool {
 	return ok || n.mounts[virtual] != nil
 }
 
-// names lists a folder, sorted, no more names than the walk has left and may hold, and says what holding them costs.
+// names lists a folder, sorted, no more names than the walk has left and may hold, and says what holding them
+// costs.
 func (w *walk) names(dir *os.Root, virtual string) (names []string, cost int, err error) {
 	inner := w.space.inner[virtual]
 	names = slices.Clone(inner)

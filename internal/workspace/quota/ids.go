@@ -258,8 +258,8 @@ func (q *ids) convert(ctx context.Context, dir string, _ bool) error {
 	return os.WriteFile(mark(dir), nil, 0o600)
 }
 
-// putDepth is how deep putAll goes: each level takes descriptors, and code nests folders a hundred thousand deep.
-// What lies deeper counts for its thread only, by its uid.
+// putDepth is how deep putAll goes: each level takes descriptors, and code nests folders a hundred thousand
+// deep. What lies deeper counts for its thread only, by its uid.
 const putDepth = 500
 
 // putAll puts the regular files and folders below root into a project. The files are hostile: each folder

@@ -92,7 +92,8 @@ const (
 	chunkCost = 96
 )
 
-// cost is what an index takes in memory. Code in a sandbox chooses how long paths are, and how many parts a file has.
+// cost is what an index takes in memory. Code in a sandbox chooses how long paths are, and how many parts a
+// file has.
 func (x *index) cost() int {
 	sum := entryCost
 	for i := range x.Entries {

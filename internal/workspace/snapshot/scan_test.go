@@ -10,8 +10,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// TestScanHoldsFewNames: names count when they are read, whatever they are: a walk that is in many folders would hold those
-// of each. A name that code could make hides nothing.
+// TestScanHoldsFewNames: names count when they are read, whatever they are: a walk that is in many folders
+// would hold those of each. A name that code could make hides nothing.
 func TestScanHoldsFewNames(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "workspace")
@@ -43,7 +43,8 @@ func TestScanHoldsFewNames(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded: what is remembered of threads is bounded by what it takes, not by how many files they have.
+// TestCacheIsBounded: what is remembered of threads is bounded by what it takes, not by how many files they
+// have.
 func TestCacheIsBounded(t *testing.T) {
 	s := indexes{&Snapshots{cache: map[sandbox.Thread]cached{}}}
 	for i := range 200 { // each with one file of many parts

@@ -76,7 +76,7 @@ export interface AcquireOptions {
   template?: string;
   /** Replace the thread's labels */
   labels?: Record<string, string>;
-  /** For every exec of this sandbox */
+  /** For every exec of this sandbox; 256 KiB at most */
   env?: Record<string, string>;
   /**
    * The thread has only these skills from now on; ["*"]: all that are on; as before when absent, which is all
