@@ -582,3 +582,38 @@ func TestCommandsOfCommands(t *testing.T) {
 		}
 	}
 }
+
+// TestHasServer: a server is there as long as its plugin is installed, on or off. A plugin that cannot be read
+// may have any.
+func TestHasServer(t *testing.T) {
+	b := newBed(t, nil)
+	has := func(user, server string, want bool) {
+		t.Helper()
+		if got, err := b.HasServer(caller(user).Owner, server); err != nil || got != want {
+			t.Errorf("%s has %s: %v, %v", user, server, got, err)
+		}
+	}
+	b.mustUpload("ann", "x")
+	mounts, err := b.Mounts(caller("ann").Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has("ann", Registered("x", "local"), true)
+	has("ann", Registered("x", "other"), false)
+	has("bob", Registered("x", "local"), false)
+	off := false
+	if _, err := b.Change(ctx, caller("ann"), "x", &off, nil); err != nil {
+		t.Fatal(err)
+	}
+	has("ann", Registered("x", "local"), true)
+	if err := os.WriteFile(filepath.Join(mounts.List[0].Dir, "more.md"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.open(nil) // it is another than was installed
+	has("ann", Registered("x", "other"), true)
+	has("ann", Registered("y", "other"), false)
+	if err := b.Remove(ctx, caller("ann"), "x"); err != nil {
+		t.Fatal(err)
+	}
+	has("ann", Registered("x", "local"), false)
+}
