@@ -14,7 +14,10 @@
 //   - ownership is changed only through the descriptor of what this package has just made itself
 //     with O_EXCL or mkdir, never through a name;
 //   - workspace, uploads and outputs of /mnt/user-data are roots of their own, so that nothing can
-//     add to, or take from, the folder that holds them.
+//     add to, or take from, the folder that holds them;
+//   - a file is made in the folder StageDir beside them, which code cannot enter, and takes its place by renaming:
+//     so no name in the thread's folders is the server's, and none hides anything;
+//   - what a walk, a list or a snapshot holds is bounded in bytes, over all folders together.
 //
 // An FS is built of parts: the namespace says what a path means, and the creator makes files and folders for
 // the thread's user. The diskLimit counts what there is, and the spool keeps what comes slowly.
