@@ -1,7 +1,9 @@
 package paths
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,3 +63,28 @@ func TestLongPaths(t *testing.T) {
 	_, err := NewWatch(ws, true).Look(ctx, f)
 	wantKind(t, err, sandbox.QuotaExceeded)
 }
+
+// TestSpoolKeepsRoom: what senders send stops before it has filled the server's disk, however many they are.
+func TestSpoolKeepsRoom(t *testing.T) {
+	for free, kind := range map[int64]sandbox.Kind{reserved: "", reserved - 1: sandbox.CapacityExceeded} {
+		err := roomOn("", func(string) (int64, int64, error) { return 1 << 40, free, nil })
+		wantKind(t, err, kind)
+	}
+	wantKind(t, roomOn("", func(string) (int64, int64, error) { return 1000, 51, nil }), "")
+	asked := 0
+	full := sandbox.Errorf(sandbox.CapacityExceeded, "full")
+	r := &boundedReader{ctx: t.Context(), r: zeros{}, room: func() error {
+		if asked++; asked == 3 {
+			return full
+		}
+		return nil
+	}}
+	n, err := io.Copy(io.Discard, r)
+	if !errors.Is(err, full) || n < 2*spoolCheck || n > 3*spoolCheck {
+		t.Errorf("%d bytes came, %v", n, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -21,7 +21,7 @@ import (
 // it leads to a place inside. QuotaExceeded when the thread's files would exceed the limit.
 func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Written, error) {
 	if f.spool.wanted(r) {
-		body, err := f.spool.body(&boundedReader{ctx: ctx, r: r, left: f.disk.most, limited: f.disk.most > 0})
+		body, err := f.spool.body(f.spool.incoming(ctx, r, f.disk.most, f.disk.most > 0))
 		if err != nil {
 			return Written{}, fail(err, name)
 		}
