@@ -255,7 +255,7 @@ func TestListHoldsFewNames(t *testing.T) {
 		}
 	}
 	for most, ok := range map[int]bool{16: false, 17: true} { // 15 FIFOs and two folders
-		list, err := open(t, dir, nil).List(t.Context(), "", Limits{Entries: most, Bytes: 1, FileBytes: 1})
+		list, err := open(t, dir, nil).List(t.Context(), "", Limits{Names: 1 << 20, Entries: most, Bytes: 1, FileBytes: 1})
 		if ok && (err != nil || len(list) != 2) || !ok && !errors.Is(err, ErrTooMuch) {
 			t.Errorf("at most %d: %d, %v", most, len(list), err)
 		}
