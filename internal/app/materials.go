@@ -41,7 +41,7 @@ func (b *builder) openMaterials(ctx context.Context, f *foundation, d driver.Dri
 	if m.templates, err = from.read(ctx); err != nil {
 		return nil, err
 	}
-	if m.sandboxd, err = daemon(b.cfg, d); err != nil {
+	if m.sandboxd, err = daemon(b.cfg, d, filepath.Join(f.data.path, "sandboxd")); err != nil {
 		return nil, err
 	}
 	m.isolation, err = b.openIsolation(ctx, f, m)
@@ -111,9 +111,9 @@ func imagesOf(d driver.Driver, caps driver.Capabilities) template.Home {
 	return template.InEngine
 }
 
-// daemon finds skerry-sandboxd: where the configuration says, else beside this program. Sandboxes on other machines have
-// theirs from an image.
-func daemon(cfg config.Config, d driver.Driver) (string, error) {
+// daemon finds skerry-sandboxd: where the configuration says, else beside this program. It returns a copy below dir
+// that has a sealed one beside it. Sandboxes on other machines have theirs from an image.
+func daemon(cfg config.Config, d driver.Driver, dir string) (string, error) {
 	path := cfg.Sandboxd
 	if _, remote := d.(driver.Remote); remote {
 		return sandbox.DaemonPath, nil
@@ -127,6 +127,10 @@ func daemon(cfg config.Config, d driver.Driver) (string, error) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
 		return "", fmt.Errorf("sandboxd: %s is not a program; build it with `make build` or say where it is (SKERRY_SANDBOXD)", path)
+	}
+	path, err := sealed(path, dir)
+	if err != nil {
+		return "", fmt.Errorf("sandboxd: %w", err)
 	}
 	return path, nil
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/attack/wire"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // Where the attacker and its victims run.
@@ -76,6 +77,12 @@ func testInside(t *testing.T, o options) {
 			out := s.attempt(t, a.Name, facts)
 			record(t, a.Name, place, out.Refused, out.Evidence)
 		})
+	}
+	if o.driver != InPods && o.runtime == "runc" { // elsewhere each sandbox has a copy, or a kernel, of its own
+		// What cannot be opened is not watched and not locked: this program runs in all sandboxes.
+		if r := s.run(attacker, map[string]any{"argv": []string{"cat", sandbox.DaemonPath}}); !strings.Contains(r.Stderr, "Permission denied") {
+			t.Errorf("the daemon's program can be read: %s, %d bytes, stderr %s", r.Status, len(r.Stdout), r.Stderr)
+		}
 	}
 	if got := s.ok(attacker, "echo alive"); got != "alive\n" {
 		t.Errorf("after all attacks an exec says %q", got)

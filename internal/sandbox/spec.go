@@ -3,6 +3,7 @@ package sandbox
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"path/filepath"
 	"time"
 )
 
@@ -53,6 +54,11 @@ const (
 	EgressSocket = RunDir + "/egress.sock"
 	EgressPort   = 9877
 )
+
+// SealedDaemon is where, beside a program for Spec.Daemon, a copy of it may be that others can execute and not read.
+func SealedDaemon(program string) string {
+	return filepath.Join(filepath.Dir(program), "sealed", filepath.Base(program))
+}
 
 // Limits bound one sandbox. Zero is refused: there is no unlimited sandbox.
 type Limits struct {

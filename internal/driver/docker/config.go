@@ -91,7 +91,7 @@ func tmpfs(spec sandbox.Spec) map[string]string {
 }
 
 func mounts(spec sandbox.Spec, etc string, runtime hardening.Runtime) []mount.Mount {
-	out := []mount.Mount{bind(spec.Daemon, sandbox.DaemonPath, true, runtime)}
+	out := []mount.Mount{bind(runtime.Daemon(spec), sandbox.DaemonPath, true, runtime)}
 	for _, name := range hardening.NewEtcFiles(spec, nil, nil).Names() {
 		out = append(out, bind(filepath.Join(etc, name), "/etc/"+name, true, runtime))
 	}

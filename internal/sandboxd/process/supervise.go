@@ -98,7 +98,10 @@ func (s *supervisor) harden() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("sub-reaper: %w", err)
 	}
-	// Opened first: a non-dumpable process may not open it.
+	// Opened first: a non-dumpable process may not open it. One whose program cannot be read begins as such.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("dumpable: %w", err)
+	}
 	if fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		var b [16]byte
 		if n, err := unix.Read(fd, b[:]); err == nil && n > 0 {

@@ -1,6 +1,7 @@
 package hardening
 
 import (
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,18 @@ func FindRuntime(name string) (Runtime, error) {
 		}
 	}
 	return Runtime{}, sandbox.Errorf(sandbox.NotSupported, "runtime %.40q is unknown", name)
+}
+
+// Daemon returns the program to mount as a sandbox's PID 1. All sandboxes have its inode in common: code that can read it
+// sees by inotify when any of them starts an exec, and can lock it by flock. So it is the sealed copy, where there is
+// one. gVisor has both in its own kernel, and cannot start a program that the code's uid cannot read.
+func (r Runtime) Daemon(spec sandbox.Spec) string {
+	if sealed := sandbox.SealedDaemon(spec.Daemon); !r.OwnKernel {
+		if info, err := os.Stat(sealed); err == nil && info.Mode().IsRegular() {
+			return sealed
+		}
+	}
+	return spec.Daemon
 }
 
 // Threads of the host that gVisor needs: some for itself, and a few for each process inside.

@@ -122,7 +122,7 @@ func mounts(in Input) []specs.Mount {
 	for _, t := range slices.Concat(hardening.TmpfsMounts(in.Spec.Limits), in.Volumes) {
 		out = append(out, specs.Mount{Type: "tmpfs", Source: "tmpfs", Destination: t.Target, Options: t.Options(in.Spec.UID)})
 	}
-	out = append(out, BindFile(in.Spec.Daemon, sandbox.DaemonPath))
+	out = append(out, BindFile(in.Runtime.Daemon(in.Spec), sandbox.DaemonPath))
 	for _, m := range in.Spec.Mounts {
 		out = append(out, BindFolder(m.Source, m.Target, m.ReadOnly, in.Binding))
 	}
