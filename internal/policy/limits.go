@@ -3,11 +3,13 @@ package policy
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"time"
+	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -87,7 +89,7 @@ func (h Hidden) result(res sandbox.ToolResult) (sandbox.ToolResult, error) {
 	return res, nil
 }
 
-// raw does so in a CallToolResult: within structuredContent and _meta, and in the texts of its blocks.
+// raw does so in a CallToolResult: within the blocks of its content, and in all else that it has.
 func (h Hidden) raw(text json.RawMessage) (json.RawMessage, error) {
 	v, err := parse(text)
 	if err != nil {
@@ -97,28 +99,21 @@ func (h Hidden) raw(text json.RawMessage) (json.RawMessage, error) {
 	if !ok {
 		return nil, errors.New("it is no object")
 	}
-	for _, name := range []string{"structuredContent", "_meta"} {
-		if m, there := members[name]; there {
+	for name, m := range members {
+		if name != "content" && name != "resultType" {
 			members[name] = h.value(m, nil)
 		}
 	}
-	blocks, _ := members["content"].([]any)
+	blocks, ok := members["content"].([]any)
+	if !ok && members["content"] != nil {
+		return nil, errors.New("its content is no list")
+	}
 	for _, b := range blocks {
 		block, ok := b.(map[string]any)
 		if !ok {
 			return nil, errors.New("a block of its content is no object")
 		}
-		for _, o := range []any{block, block["resource"]} {
-			o, ok := o.(map[string]any)
-			if !ok {
-				continue
-			}
-			for _, name := range []string{"text", "description", "title"} {
-				if s, ok := o[name].(string); ok {
-					o[name] = h.text(s)
-				}
-			}
-		}
+		h.block(block)
 	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -127,6 +122,30 @@ func (h Hidden) raw(text json.RawMessage) (json.RawMessage, error) {
 		return nil, fmt.Errorf("it cannot be written: %w", err)
 	}
 	return bytes.TrimRight(out.Bytes(), "\n"), nil
+}
+
+// block hides in a block of content, or in a resource within it. Bytes that are a text are looked into.
+func (h Hidden) block(o map[string]any) {
+	for name, v := range o {
+		switch name {
+		case "type", "mimeType": // words of the protocol
+		case "resource":
+			if r, ok := v.(map[string]any); ok {
+				h.block(r)
+				continue
+			}
+			o[name] = h.value(v, nil)
+		case "data", "blob":
+			encoded, _ := v.(string)
+			if text, err := base64.StdEncoding.DecodeString(encoded); err == nil && utf8.Valid(text) {
+				if shown := h.text(string(text)); shown != string(text) {
+					o[name] = base64.StdEncoding.EncodeToString([]byte(shown))
+				}
+			}
+		default:
+			o[name] = h.value(v, nil)
+		}
+	}
 }
 
 // fault takes out of a tool's error what is hidden, and its cause, which repeats it.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func TestLimits(t *testing.T) {
 
 // TestRedactedResult: what the rules hide is in no form of a result, nor in an error.
 func TestRedactedResult(t *testing.T) {
-	const rule = "default: allow\nrules:\n- id: r\n  redact: {result: {fields: [ssn, user.phone], patterns: ['\\b\\d{3}-\\d{2}-\\d{4}\\b']}, args: {fields: [password]}}"
+	const rule = "default: allow\nrules:\n- id: r\n  redact: {result: {fields: [ssn, user.phone], patterns: ['\\b\\d{3}-\\d{2}-\\d{4}\\b', '\\b4\\d{15}\\b']}, args: {fields: [password]}}"
 	for _, c := range []struct{ result, raw string }{
 		{result: `{"ssn":"canary","user":{"phone":"canary"},"list":[{"SSN":["canary"]}],"kept":1}`},
 		{result: `"a text with 123-45-6789 kept"`},
@@ -86,12 +87,20 @@ func TestRedactedResult(t *testing.T) {
 		{result: `{"kept":1}`, raw: `{"structuredContent":{"ssn":"canary"},"content":[{"type":"text","text":"{\"ssn\": \"canary\", \"a\": \"kept\"}"},{"type":"resource","resource":{"uri":"x:","text":"123-45-6789"}}]}`},
 		{result: `{"kept":1}`, raw: `{"content":["canary"]}`},
 		{result: `{"kept":1}`, raw: `["canary"]`},
+		{result: `{"kept":1}`, raw: `{"content":{"text":"123-45-6789"}}`},
 		{result: `{"ssn":1,"ssn":"canary"}`},
+		{result: `"{\"ssn\":1,\"ssn\":\"canary\"}"`}, // a text that is JSON with a name twice
+		{result: `{"\uff53sn":"canary","a":"kept"}`}, // a wide s
+		{result: `{"id":4111111111111111,"a":"kept"}`},
+		{result: `{"by 123-45-6789":{"a":"kept"},"4111111111111111":1}`},
+		{result: `{"kept":1}`, raw: `{"content":[{"type":"resource_link","uri":"x:123-45-6789","name":"4111111111111111","_meta":{"ssn":"canary"}}]}`},
+		{result: `{"kept":1}`, raw: `{"toolResult":{"ssn":"canary"},"content":[{"type":"text","text":"kept","annotations":{"ssn":"canary"}}]}`},
+		{result: `{"kept":1}`, raw: `{"content":[{"type":"resource","resource":{"uri":"x:","blob":"` + base64.StdEncoding.EncodeToString([]byte("123-45-6789")) + `"}}]}`},
 	} {
 		h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}, reply: sandbox.ToolResult{Result: json.RawMessage(c.result), Raw: json.RawMessage(c.raw)}}
 		res, err := call(ruled(t, h, rule), "x", "")
 		all := string(res.Result) + string(res.Raw) + fmt.Sprint(err)
-		if strings.Contains(all, "canary") || strings.Contains(all, "123-45-6789") {
+		if strings.Contains(all, "canary") || strings.Contains(all, "123-45-6789") || strings.Contains(all, "4111") || strings.Contains(all, base64.StdEncoding.EncodeToString([]byte("123-45-6789"))) {
 			t.Errorf("%s %s gives %s", c.result, c.raw, all)
 		}
 		if strings.Contains(c.result, "kept") && err == nil && !strings.Contains(all, "kept") {

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -46,13 +47,15 @@ func (h Hidden) apply(text []byte) json.RawMessage {
 func (h Hidden) value(v any, path []string) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for name, x := range v {
+		for name, x := range maps.Clone(v) {
 			at := append(path[:len(path):len(path)], name)
-			if h.hides(at) {
-				v[name] = redacted
-				continue
+			shown := h.found(name)
+			if shown != name { // two names may become one: then the value of one of them is left
+				delete(v, name)
 			}
-			v[name] = h.value(x, at)
+			if v[shown] = h.value(x, at); h.hides(at) {
+				v[shown] = redacted
+			}
 		}
 	case []any:
 		for i := range v {
@@ -60,6 +63,10 @@ func (h Hidden) value(v any, path []string) any {
 		}
 	case string:
 		return h.text(v)
+	case json.Number:
+		if h.found(string(v)) != string(v) {
+			return redacted
+		}
 	}
 	return v
 }
@@ -67,12 +74,21 @@ func (h Hidden) value(v any, path []string) any {
 // text hides what the patterns find. A text that is itself JSON is looked into.
 func (h Hidden) text(s string) string {
 	if t := strings.TrimSpace(s); len(h.Fields) > 0 && len(t) > 1 && (t[0] == '{' || t[0] == '[') {
-		if v, err := parse([]byte(t)); err == nil {
+		v, err := parse([]byte(t))
+		if err == nil {
 			if out, err := json.Marshal(h.value(v, nil)); err == nil {
 				return string(out)
 			}
 		}
+		if json.Valid([]byte(t)) { // its fields cannot be told: a name is there twice
+			return redacted
+		}
 	}
+	return h.found(s)
+}
+
+// found hides what the patterns find.
+func (h Hidden) found(s string) string {
 	for _, p := range h.Patterns {
 		s = p.ReplaceAllLiteralString(s, redacted)
 	}
@@ -88,7 +104,7 @@ func (h Hidden) hides(path []string) bool {
 		}
 		tail, same := path[len(path)-len(parts):], true
 		for i := range parts {
-			same = same && strings.EqualFold(parts[i], tail[i])
+			same = same && foldName(parts[i]) == foldName(tail[i])
 		}
 		if same {
 			return true
