@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,13 @@ const lookEvery = 500 * time.Millisecond
 
 // maxTenants bounds the tenants with rules of their own.
 const maxTenants = 10_000
+
+const (
+	rulesSuffix = ".yaml"
+	otherSuffix = ".yml" // of a file that is not read
+	// maxToldTenants bounds the names in one line of the log.
+	maxToldTenants = 20
+)
 
 // EngineOptions say where the rules are.
 type EngineOptions struct {
@@ -59,6 +67,8 @@ type Engine struct {
 
 	mu    sync.Mutex // held while files are read
 	files map[string]*rulesFile
+	most  int             // of files
+	left  map[string]bool // tenants whose files are not read: they may do nothing
 }
 
 // rulesFile is a file that was looked at. tenant is "" for the server's.
@@ -71,15 +81,21 @@ type rulesFile struct {
 }
 
 // Open reads the rules and begins to follow their files. An error is that those of the server cannot be read: it must
-// not start without them. A tenant whose rules cannot be read is denied everything.
-func Open(o EngineOptions) (*Engine, error) {
+// not start without them, nor when it cannot know which tenants have rules. A tenant whose rules cannot be read is
+// denied everything.
+func Open(o EngineOptions) (*Engine, error) { return open(o, maxTenants) }
+
+func open(o EngineOptions, most int) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Changed == nil {
 		o.Changed = func(string, Status) {}
 	}
-	e := &Engine{o: o, files: map[string]*rulesFile{}}
+	e := &Engine{o: o, files: map[string]*rulesFile{}, most: most}
+	if _, err := e.tenantFiles(); err != nil {
+		return nil, fmt.Errorf("policy: the folder of tenants' rules cannot be read: %w", err)
+	}
 	e.mu.Lock()
 	e.look(time.Now())
 	problem := e.file("").problem
@@ -137,7 +153,7 @@ func (e *Engine) path(tenant string) string {
 	if tenant == "" {
 		return e.o.File
 	}
-	return filepath.Join(e.o.Tenants, tenant+".yaml")
+	return filepath.Join(e.o.Tenants, tenant+rulesSuffix)
 }
 
 func (e *Engine) file(tenant string) *rulesFile {
@@ -155,13 +171,20 @@ func (e *Engine) look(now time.Time) []string {
 	for name := range e.files {
 		tenants[name] = true
 	}
-	entries, err := os.ReadDir(e.o.Tenants)
-	if err != nil && e.o.Tenants != "" && !errors.Is(err, fs.ErrNotExist) {
+	listed, err := e.tenantFiles()
+	if err != nil {
 		e.o.Log.Error("policy: the folder of tenants' rules cannot be read", "error", err)
 	}
-	for _, entry := range entries {
-		name, ok := strings.CutSuffix(entry.Name(), ".yaml")
-		if ok && len(tenants) < maxTenants && sandbox.CheckOwnerName("tenant", name) == nil {
+	left := map[string]bool{}
+	for _, file := range listed {
+		name := strings.TrimSuffix(file, rulesSuffix)
+		switch {
+		case name == file: // its tenant would have no rules, for a slip of the pen
+			left[strings.TrimSuffix(file, otherSuffix)] = true
+		case tenants[name]:
+		case len(tenants) >= e.most:
+			left[name] = true
+		default:
 			tenants[name] = true
 		}
 	}
@@ -171,10 +194,36 @@ func (e *Engine) look(now time.Time) []string {
 			changed = append(changed, name)
 		}
 	}
-	if len(changed) > 0 || e.set.Load() == nil {
+	fresh := err == nil && !maps.Equal(left, e.left)
+	if fresh {
+		e.left = left
+		if len(left) > 0 {
+			e.o.Log.Error("policy: rules of tenants are not read, so these tenants may do nothing: there are too many, or a file ends in "+otherSuffix+", not "+rulesSuffix,
+				"tenants", slices.Sorted(maps.Keys(left))[:min(len(left), maxToldTenants)], "files", len(left), "most", e.most)
+		}
+	}
+	if len(changed) > 0 || fresh || e.set.Load() == nil {
 		e.set.Store(e.assemble())
 	}
 	return changed
+}
+
+// tenantFiles lists the files of rules of tenants, and those that are meant to be some.
+func (e *Engine) tenantFiles() (files []string, err error) {
+	if e.o.Tenants == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(e.o.Tenants)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, entry := range entries {
+		file := entry.Name()
+		if name := strings.TrimSuffix(strings.TrimSuffix(file, rulesSuffix), otherSuffix); name != file && sandbox.CheckOwnerName("tenant", name) == nil {
+			files = append(files, file)
+		}
+	}
+	return files, err
 }
 
 // check says what of a file of rules is not for this place. rules is nil when there is no file. mu is held.
@@ -239,6 +288,11 @@ func (e *Engine) assemble() *Set {
 			s.Broken[name] = true
 		}
 	}
+	for name := range e.left {
+		if s.Tenants[name] == nil {
+			s.Broken[name] = true
+		}
+	}
 	return s
 }
 
@@ -293,6 +347,10 @@ func (e *Engine) Put(ctx context.Context, tenant, text, was string) (Status, err
 		}
 	}
 	e.mu.Lock()
+	if e.files[tenant] == nil && len(e.files) >= e.most {
+		e.mu.Unlock()
+		return Status{}, sandbox.Errorf(sandbox.QuotaExceeded, "%d files of rules are read, the most: delete those of another tenant, and start the server again", e.most)
+	}
 	path := e.path(tenant)
 	err := lockedfile.Edit(ctx, path, MaxFile, func(old []byte) ([]byte, error) {
 		now := ""

@@ -127,6 +127,42 @@ func TestOpenBroken(t *testing.T) {
 	}
 }
 
+// TestFilesThatAreNotRead: a tenant whose rules are there and are not read may do nothing, and a server that cannot know
+// which tenants have rules does not start.
+func TestFilesThatAreNotRead(t *testing.T) {
+	dir := t.TempDir()
+	o := EngineOptions{File: filepath.Join(dir, "policy.yaml"), Tenants: filepath.Join(dir, "tenants")}
+	write(t, o.File, allowAll)
+	write(t, filepath.Join(dir, "a file"), "")
+	if e, err := Open(EngineOptions{File: o.File, Tenants: filepath.Join(dir, "a file")}); err == nil {
+		t.Error("starts without the rules of tenants")
+		_ = e.Close()
+	}
+	write(t, filepath.Join(o.Tenants, "acme.yml"), allowAll)
+	write(t, filepath.Join(o.Tenants, "bank.yaml"), allowAll)
+	write(t, filepath.Join(o.Tenants, "city.yaml"), allowAll)
+	e, err := open(o, 2) // the server's and one more
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close() //nolint:errcheck // a test's
+	for tenant, want := range map[string]Effect{"acme": Deny, "bank": Allow, "city": Deny, "other": Allow} {
+		if got := effectOf(e, tenant); got != want {
+			t.Errorf("%s: %s, want %s", tenant, got, want)
+		}
+	}
+	if _, err := e.Put(t.Context(), "dome", allowAll, ""); sandbox.KindOf(err) != sandbox.QuotaExceeded {
+		t.Errorf("rules that a server would not read again: %v", err)
+	}
+	if err := os.Rename(filepath.Join(o.Tenants, "acme.yml"), filepath.Join(dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	e.Look(time.Now())
+	if effectOf(e, "acme") != Allow || effectOf(e, "city") != Deny {
+		t.Errorf("after the file went: %s, %s", effectOf(e, "acme"), effectOf(e, "city"))
+	}
+}
+
 // TestPut: rules that are put count at once, wrong ones change nothing, and no caller overwrites what it has not seen.
 func TestPut(t *testing.T) {
 	dir, ctx := t.TempDir(), context.Background()
