@@ -61,7 +61,23 @@ func document(text []byte) (*yaml.Node, *Problem) {
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil, &Problem{Line: doc.Line, Text: want}
 	}
+	if a := alias(&doc); a != nil {
+		return nil, &Problem{Line: a.Line, Text: fmt.Sprintf("*%s stands for something else; a file of rules says everything where it counts", a.Value)}
+	}
 	return doc.Content[0], nil
+}
+
+// alias finds an alias, whose own value is the name of what it stands for: a reader of one value would take that.
+func alias(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n
+	}
+	for _, x := range n.Content {
+		if a := alias(x); a != nil {
+			return a
+		}
+	}
+	return nil
 }
 
 // parser collects what is wrong.
@@ -178,7 +194,7 @@ func (p *parser) boolean(n *yaml.Node, at string) bool {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" {
 		p.bad(n, at, "want true or false")
 	}
-	return n.Value == "true"
+	return strings.EqualFold(n.Value, "true") // YAML also has True and TRUE
 }
 
 func (p *parser) effect(n *yaml.Node, at string) Effect {

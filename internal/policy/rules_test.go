@@ -39,6 +39,25 @@ func held(d Decision) string {
 	return strings.Join(ids, " ")
 }
 
+// TestWordsOfYAML: True is true, and no value is another one than it looks like.
+func TestWordsOfYAML(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"true", "True", "TRUE"} {
+		f := rules(t, "default: allow\nrules:\n- {id: r, effect: deny, match: {annotations: {destructiveHint: "+word+"}}}")
+		if d := decide(t, f, `{"server":"s","tool":"t","annotations":{"destructiveHint":true}}`); d.Effect() != Deny {
+			t.Errorf("%s: a destructive tool: %s", word, d.Effect())
+		}
+		if d := decide(t, f, `{"server":"s","tool":"t","annotations":{"destructiveHint":false}}`); d.Effect() != Allow {
+			t.Errorf("%s: another tool: %s", word, d.Effect())
+		}
+	}
+	_, err := Parse([]byte("version: 1\ndefault: allow\nrules:\n- {id: a, effect: &allow deny}\n- {id: b, effect: *allow}\n"))
+	var p Problems
+	if !errors.As(err, &p) || p[0].Line != 5 || !strings.Contains(p[0].Text, "*allow stands for something else") {
+		t.Errorf("an alias: %v", err)
+	}
+}
+
 // TestNamesInAnotherCase: an argument whose name differs only in case from one that a rule looks at is not judged, and
 // so denied: Go's encoding/json, and servers of other languages, take it for that name.
 func TestNamesInAnotherCase(t *testing.T) {
