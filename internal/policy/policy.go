@@ -162,7 +162,7 @@ type ApprovalRequest struct {
 	// Shown are the arguments as they may be shown and recorded: without the exec's secrets and what rules
 	// redact, but not yet without what the audit log hides by its name.
 	Shown json.RawMessage
-	// ArgsHash is the sha256 hex of the arguments as they are.
+	// ArgsHash tells the arguments, as they are, from others: their sha256 in hex, or a keyed hash when Shown hides a secret.
 	ArgsHash string
 	// Attempt is the audit record of the attempt.
 	Attempt string
