@@ -106,6 +106,7 @@ type Plan struct {
 	guard    *Guard
 	request  Request
 	decision Decision
+	ref      sandbox.ToolRef // by which the tool was found
 	upstream sandbox.UpstreamRequest
 	hide     func([]byte) []byte
 }
@@ -181,7 +182,7 @@ func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
 		Kind: KindToolCall, Caller: c.Caller, Thread: c.Thread, Exec: c.Exec, Server: tool.Server, Tool: tool.Name, Printed: tool.Printed,
 		Annotations: ReadAnnotations(tool.Annotations), Findings: tool.Findings, Arguments: args, Capabilities: holder.names,
 	})
-	p.Tool, p.hide = tool, c.Hide
+	p.Tool, p.ref, p.hide = tool, c.Ref, c.Hide
 	return p, nil
 }
 
@@ -288,7 +289,32 @@ func (g *Guard) Make(ctx context.Context, p Plan, attempt string, watch sandbox.
 	if err := g.Permit(ctx, p, attempt); err != nil {
 		return sandbox.ToolResult{}, err
 	}
+	if p.Effect() == RequireApproval {
+		if err := g.still(ctx, p); err != nil {
+			return sandbox.ToolResult{}, err
+		}
+	}
 	return g.limited(ctx, p, watch)
+}
+
+// still reports as an error that the tool of a call changed while a person thought about it, or that the caller may not
+// use it any more.
+func (g *Guard) still(ctx context.Context, p Plan) error {
+	h, err := g.holder(ctx, p.request.Caller, p.request.Thread)
+	if err != nil {
+		return err
+	}
+	now, err := g.o.Hub.ResolveAmong(ctx, p.request.Thread, p.ref, func(t sandbox.Tool) bool {
+		return t.Name == "" && h.sees(t) || t.Name != "" && h.whyNot(t) == nil
+	})
+	if err != nil {
+		return err
+	}
+	was := p.Tool
+	if now.Server != was.Server || now.Name != was.Name || now.Description != was.Description || !bytes.Equal(now.Annotations, was.Annotations) || !bytes.Equal(now.Input, was.Input) {
+		return sandbox.Errorf(sandbox.Conflict, "%s changed before its call was approved: make the call again", was.Printed)
+	}
+	return nil
 }
 
 // MakeUpstream sends a planned request to its MCP server.

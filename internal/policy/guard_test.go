@@ -229,12 +229,51 @@ func TestArgumentsInTwoCases(t *testing.T) {
 	}
 }
 
-// asker notes what a person is asked.
-type asker struct{ asked []ApprovalRequest }
+// asker notes what a person is asked, and lets something happen meanwhile.
+type asker struct {
+	asked     []ApprovalRequest
+	meanwhile func()
+}
 
 func (a *asker) Approve(_ context.Context, r ApprovalRequest) error {
 	a.asked = append(a.asked, r)
+	if a.meanwhile != nil {
+		a.meanwhile()
+	}
 	return nil
+}
+
+// TestChangedMeanwhile: an approval is for the tool as it was when it was asked for, and for a caller who may still use
+// it.
+func TestChangedMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(h *fakeHub, only *[]string)
+		want      sandbox.Kind
+	}{
+		"nothing":         {func(*fakeHub, *[]string) {}, ""},
+		"its annotations": {func(h *fakeHub, _ *[]string) { h.tools[0].Annotations = json.RawMessage(`{"readOnlyHint":false}`) }, sandbox.Conflict},
+		"its description": {func(h *fakeHub, _ *[]string) { h.tools[0].Description = "another one" }, sandbox.Conflict},
+		"it is gone":      {func(h *fakeHub, _ *[]string) { h.tools = nil }, sandbox.NotFound},
+		"the thread":      {func(_ *fakeHub, only *[]string) { *only = []string{} }, sandbox.NotFound},
+	} {
+		h, who, only := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}, &asker{}, []string{"a"}
+		h.tools[0].Requires = []string{"a"}
+		g := New(Options{
+			Hub: h, Approver: who, Decider: setDecider{&Set{Global: rules(t, "default: require_approval")}},
+			Narrowed: func(context.Context, sandbox.Thread) ([]string, error) { return only, nil },
+		})
+		who.meanwhile = func() { c.meanwhile(h, &only) }
+		able := caller
+		able.Capabilities = []string{"a"}
+		p, err := g.Plan(t.Context(), Call{Caller: able, Thread: thread, Ref: sandbox.ToolRef{Printed: "s__x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = g.Make(t.Context(), p, "", sandbox.ToolWatch{})
+		if sandbox.KindOf(err) != c.want || len(who.asked) != 1 || (len(h.sent) == 1) != (c.want == "") {
+			t.Errorf("%s: %v, sent %v", name, err, h.sent)
+		}
+	}
 }
 
 // TestHiddenFromPeople: rules judge a run as it is. People see it without its secrets, and two runs that differ in a
