@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ func TestKilledWriter(t *testing.T) {
 			put(t, sv.dir(thread1), fmt.Sprintf("workspace/%d", f), fmt.Appendf(random(200_000, uint64(f)), " round %d", i))
 		}
 		sv.mustKeep(thread1)
+		fmt.Println("kept")
 	}
 }
 
@@ -48,10 +50,19 @@ func TestKill(t *testing.T) {
 	for i := range 6 {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWriter$")        //nolint:gosec // this test
 		cmd.Env = append(os.Environ(), "SKERRY_TEST_KILL="+dir, "TMPDIR="+dir) // its own files go with ours
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(1000+i*137) * time.Millisecond) // any moment will do
+		if i > 0 { // the first is killed on its way to its first snapshot
+			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Duration(i*137) * time.Millisecond) // any moment will do
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
