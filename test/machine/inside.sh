@@ -125,7 +125,7 @@ service() {
   [ "$(sandbox_of a)" = "$id" ] || fail "after the watchdog the sandbox is $(sandbox_of a), it was $id"
   ok "the watchdog ends a server that hangs, and its sandboxes go on"
 
-  journalctl -u skerry --no-pager | grep -q 'serving on' || fail "the journal has no line of the server"
+  [ "$(journalctl -u skerry --no-pager | grep -c 'serving on')" -gt 3 ] || fail "the journal has no line of the server"
   ok "journal: $(journalctl -u skerry --no-pager | grep -c .) lines, of them warnings and errors:"
   journalctl -u skerry --no-pager -o cat | grep -E 'level=(WARN|ERROR)' | sed -E 's/^time=[^ ]+ //' | sort | uniq -c | sort -rn | head -12 || true
 }
