@@ -113,6 +113,9 @@ func TestRealSkills(t *testing.T) {
 
 // TestNoTextKeepsTheServerBusy: a parser of Markdown looks at every level again for each that is nested in it.
 func TestNoTextKeepsTheServerBusy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it computes for as long as it may")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	text := head("") + strings.Repeat("> ", 1<<19-200)

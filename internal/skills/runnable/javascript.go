@@ -29,6 +29,9 @@ func (p place) javascript(text string) {
 		p.doubt("is larger than JavaScript that is read")
 		return
 	}
+	if !p.parses(text) {
+		return
+	}
 	online := jsGoes.MatchString(text)
 	imports, ok := importsOf(text)
 	if !ok && !p.text {

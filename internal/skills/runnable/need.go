@@ -90,6 +90,9 @@ type finder struct {
 	needs  map[Need]Need // by what it is, without its place
 	doubts map[Doubt]bool
 	local  localNames
+
+	here bool // in the server's own process: what is nested deeply is read apart
+	deep bool // there is something that is
 }
 
 // place is where the finder reads now.

@@ -180,6 +180,22 @@ func TestProbeScript(t *testing.T) {
 	}
 }
 
+// TestWhatIsNestedIsReadApart: a plain skill is read at once, and a parser in this process gets nothing deep.
+func TestWhatIsNestedIsReadApart(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("(", maxNesting+1)
+	for name, text := range map[string]string{
+		"a.sh": deep, "a.js": deep, "a.py": "import subprocess\nsubprocess.run('" + deep + "', shell=True)\n", "SKILL.md": "```bash\n" + deep + "\n```\n",
+	} {
+		if _, err := read(skillOf(map[string]string{"SKILL.md": "x", name: text}), true); !errors.Is(err, errApart) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := read(skillOf(map[string]string{"SKILL.md": "x", "a.sh": strings.Repeat("(", maxNesting) + strings.Repeat(")", maxNesting)}), true); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNothingRunsOutOfStack: parsers go one call deeper for each bracket, and a stack that is full cannot
 // be recovered from.
 func TestNothingRunsOutOfStack(t *testing.T) {

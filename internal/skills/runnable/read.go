@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/subprocess"
@@ -29,8 +30,41 @@ const (
 // notRead are folders that hold nothing that the skill runs.
 var notRead = map[string]bool{"node_modules": true, ".git": true, "__pycache__": true, "evals": true, "tests": true, ".venv": true}
 
-// needsOf reads the folder that it is given, in a process of its own: the parsers of shell and JavaScript call themselves
-// for every bracket, and take their time for what is nested.
+// Bounds of what is read in the server's own process. The parsers of shell and JavaScript call themselves for every
+// bracket, and take their time for what is nested: a skill beyond these is read in a process of its own. A process
+// takes 30 ms, which a list of a hundred plain skills would wait for.
+const (
+	maxNesting = 100
+	maxHere    = 2 * time.Second
+)
+
+// errApart says that a skill is to be read in a process of its own.
+var errApart = errors.New("nested deeply, or slow to read")
+
+// nesting counts the brackets that are open at once.
+func nesting(text string) int {
+	depth, deepest := 0, 0
+	for i := range len(text) {
+		switch text[i] {
+		case '(', '[', '{':
+			depth++
+			deepest = max(deepest, depth)
+		case ')', ']', '}':
+			depth = max(depth-1, 0)
+		}
+	}
+	return deepest
+}
+
+// parses reports whether a parser may have the text here.
+func (p place) parses(text string) bool {
+	if p.here && nesting(text) > maxNesting {
+		p.deep = true
+	}
+	return !p.deep
+}
+
+// needsOf reads the folder that it is given, in a process of its own.
 var needsOf = subprocess.New("needs", func(struct{}) (Needs, error) {
 	root, err := os.OpenRoot(subprocess.FileOf(0))
 	if err != nil {
@@ -47,7 +81,11 @@ func readApart(ctx context.Context, root *os.Root) (Needs, error) {
 		return Needs{}, err
 	}
 	defer folder.Close() //nolint:errcheck // only read
-	n, err := needsOf.Call(ctx, struct{}{}, folder)
+	n, err := read(root.FS(), true)
+	if !errors.Is(err, errApart) {
+		return n, err
+	}
+	n, err = needsOf.Call(ctx, struct{}{}, folder)
 	if errors.Is(err, subprocess.ErrTooMuch) {
 		return Needs{Doubts: []Doubt{{File: ".", Why: "takes too long, or too much memory, to be read"}}}, nil
 	}
@@ -55,8 +93,10 @@ func readApart(ctx context.Context, root *os.Root) (Needs, error) {
 }
 
 // Read finds what the skill in files needs. An error is one of reading, or fs.ErrNotExist without a SKILL.md.
-func Read(files fs.FS) (Needs, error) {
-	f := &finder{needs: map[Need]Need{}, doubts: map[Doubt]bool{}}
+func Read(files fs.FS) (Needs, error) { return read(files, false) }
+
+func read(files fs.FS, here bool) (Needs, error) {
+	f, began := &finder{needs: map[Need]Need{}, doubts: map[Doubt]bool{}, here: here}, time.Now()
 	if _, err := fs.Stat(files, "SKILL.md"); err != nil {
 		return Needs{}, fmt.Errorf("SKILL.md: %w", err)
 	}
@@ -87,6 +127,9 @@ func Read(files fs.FS) (Needs, error) {
 	for _, name := range names {
 		if err := f.readFile(files, name, executable[name]); err != nil {
 			return Needs{}, err
+		}
+		if f.deep || here && time.Since(began) > maxHere {
+			return Needs{}, errApart
 		}
 	}
 	return f.found(), nil

@@ -39,6 +39,9 @@ func (p shellReader) shell(text string) {
 		p.doubt("is larger than a shell script that is read")
 		return
 	}
+	if !p.parses(text) {
+		return
+	}
 	if p.text {
 		text = placeholder.ReplaceAllString(text, "${1}X")
 	}
@@ -83,6 +86,9 @@ func joined(text string) map[int]string {
 
 // shellWords reads one command line.
 func (p shellReader) shellWords(line string) {
+	if len(line) > maxParsed || !p.parses(line) {
+		return
+	}
 	if file, err := parseShell(placeholder.ReplaceAllString(strings.NewReplacer("{", "X", "}", "X").Replace(line), "${1}X")); err == nil {
 		p.commands(file)
 	}
