@@ -18,7 +18,6 @@ ground() {
 suite() {
   local log
   log=$(mktemp)
-  shift 0
   (cd "/skerry/src/internal/$2" && "/skerry/tests/$1.test" -test.v -test.timeout 90m "${@:3}") >"$log" 2>&1 || {
     grep -E '^ *--- FAIL|^panic|_test.go|\.go:[0-9]+:' "$log" | head -100
     tail -5 "$log"
@@ -28,16 +27,26 @@ suite() {
   grep -A1 '^ *--- SKIP' "$log" | head -40 || true
 }
 
-drivers() {
+oci() {
   install -m 755 /skerry/cache/bin/runsc /usr/local/bin/runsc
+  suite oci driver/oci
+}
+
+docker_suite() {
   mkdir -p /etc/docker
   printf '{"runtimes": {"runsc": {"path": "/usr/local/bin/runsc", "runtimeArgs": ["--platform=systrap", "--host-uds=all", "--oci-seccomp"]}}}\n' >/etc/docker/daemon.json
   systemctl start docker
   ok "docker $(docker version --format '{{.Server.Version}}'), cgroups by $(docker info --format '{{.CgroupDriver}}') v$(docker info --format '{{.CgroupVersion}}')"
   docker image inspect skerry/base:latest >/dev/null 2>&1 || tar -C /skerry/cache/images/base/rootfs -c . | docker import - skerry/base:latest >/dev/null
-  suite oci driver/oci
   suite docker driver/docker
-  suite containerd driver/containerd
+}
+
+containerd_suite() { suite containerd driver/containerd; }
+
+drivers() {
+  oci
+  docker_suite
+  containerd_suite
 }
 
 api=http://127.0.0.1:8080/api
