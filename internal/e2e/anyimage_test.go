@@ -25,7 +25,7 @@ func staticImage(t *testing.T, driver string) (ref, images string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	ref = "skerry/static-test:1"
+	ref = "skerry/static-" + driver + ":1" // tests of other drivers remove theirs meanwhile
 	if driver == "oci" {
 		return ref, images
 	}
