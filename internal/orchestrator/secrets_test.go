@@ -157,7 +157,11 @@ func TestReplacedOutput(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			res, err := h.Execs.Wait(ctx, caller, "t1", id)
-			if err != nil || res.Status != sandbox.StatusExited || res.StdoutPath != nil {
+			want := sandbox.StatusExited
+			if remoteSandbox && what == "a file that never ends" {
+				want = sandbox.StatusLost // its files are copied, and this one is more than the thread may have
+			}
+			if err != nil || res.Status != want || res.StdoutPath != nil {
 				t.Errorf("%+v, %v", res, err)
 			}
 			if text, err := os.ReadFile(other); err != nil || string(text) != secretValue {
