@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,5 +146,18 @@ func TestHiddenByRules(t *testing.T) {
 	p, err := g.Plan(context.Background(), Call{Caller: caller, Thread: thread, Ref: sandbox.ToolRef{Printed: "s__one"}})
 	if sandbox.KindOf(err) != sandbox.NotFound || p.Effect() != Deny || fmt.Sprint(h.sent) != "[]" {
 		t.Errorf("%v %s", err, p.Why())
+	}
+}
+
+// TestUnknownCapabilities: without the state store nothing runs, and a caller is told to come again, not that it may not.
+func TestUnknownCapabilities(t *testing.T) {
+	away := sandbox.Errorf(sandbox.Unavailable, "the state store does not answer")
+	g := New(Options{
+		Hub: &fakeHub{}, Decider: setDecider{&Set{Global: rules(t, "default: allow")}},
+		Narrowed: func(context.Context, sandbox.Thread) ([]string, error) { return nil, away },
+	})
+	p := g.PlanRun(t.Context(), Request{Kind: KindExec, Caller: caller, Thread: thread}, nil)
+	if err := g.Permit(t.Context(), p, "attempt"); !errors.Is(err, sandbox.Unavailable) {
+		t.Errorf("%v", err)
 	}
 }

@@ -109,6 +109,7 @@ type Plan struct {
 	ref      sandbox.ToolRef // by which the tool was found
 	upstream sandbox.UpstreamRequest
 	hide     func([]byte) []byte
+	unknown  error // why it cannot be decided on; the decision denies
 }
 
 // Why is the decision as the audit log keeps it; nil when there is none, because the call cannot be made.
@@ -222,7 +223,7 @@ func (g *Guard) PlanRun(ctx context.Context, r Request, hide func([]byte) []byte
 	h, err := g.holder(ctx, r.Caller, r.Thread)
 	if err != nil {
 		g.o.Log.Error("policy: the capabilities of a thread cannot be known", "thread", r.Thread.String(), "error", err)
-		return Plan{guard: g, request: r, decision: Decision{Why: Why{Effect: Deny, Rules: []Reason{{Rule: "capabilities", Effect: Deny, Text: "they cannot be known now"}}}}}
+		return Plan{guard: g, request: r, unknown: err, decision: Decision{Why: Why{Effect: Deny, Rules: []Reason{{Rule: "capabilities", Effect: Deny, Text: "they cannot be known now"}}}}}
 	}
 	r.Capabilities = h.names
 	p := g.decide(ctx, r)
@@ -243,6 +244,9 @@ var errUnplanned = errors.New("policy: a call that was not planned")
 func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
 	if p.guard != g {
 		return errUnplanned
+	}
+	if p.unknown != nil {
+		return sandbox.Wrap(sandbox.Unavailable, p.unknown, "what thread %s may do cannot be known now", p.request.Thread)
 	}
 	d := p.decision
 	if e := d.Effect(); e != Allow && e != RequireApproval {
