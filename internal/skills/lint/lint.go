@@ -79,7 +79,8 @@ func Folder(ctx context.Context, dir, name string) ([]sandbox.Finding, error) {
 	return found, nil
 }
 
-// apart is Manifest of a folder, in a process of its own: the time of a parser of Markdown grows with the square of what is nested.
+// apart is Manifest of a folder, in a process of its own: the time of a parser of Markdown grows with the square of
+// what is nested.
 var apart = subprocess.New("lint", func(name string) ([]sandbox.Finding, error) {
 	root, err := os.OpenRoot(subprocess.FileOf(0))
 	if err != nil {
