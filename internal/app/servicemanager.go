@@ -12,6 +12,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 	systemd "github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/every"
 )
 
 // serviceManager tells systemd how the server is (sd_notify(3)). Without systemd it tells nobody.
@@ -37,17 +39,14 @@ func (m serviceManager) watched(ctx context.Context, h http.Handler) (wait func(
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		tick := time.NewTicker(interval / 3)
-		defer tick.Stop()
-		for {
+		report := func() {
 			if answers(ctx, h, interval/3) {
 				m.tell(systemd.SdNotifyWatchdog)
 			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		}
+		report()
+		for range every.Tick(ctx, interval/3) {
+			report()
 		}
 	})
 	return group.Wait

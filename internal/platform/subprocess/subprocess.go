@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -60,8 +61,12 @@ func (e *Error) Error() string { return e.Why }
 // ErrTooMuch is what Call returns for a process that a limit ended.
 var ErrTooMuch = &Error{fmt.Sprintf("the text is nested too deeply, or takes more than %d s or %d MiB to read", maxProcessor, maxMemory>>20)}
 
-// Call runs the function, which has the files as FileOf(0) and so on. The error is an *Error, that of ctx, or one of this machine.
-func (f Func[Q, A]) Call(ctx context.Context, question Q, files ...*os.File) (A, error) {
+// Call runs the function. The error is an *Error, that of ctx, or one of this machine.
+func (f Func[Q, A]) Call(ctx context.Context, question Q) (A, error) {
+	return f.call(ctx, question)
+}
+
+func (f Func[Q, A]) call(ctx context.Context, question Q, files ...*os.File) (A, error) {
 	var none A
 	in, err := json.Marshal(question)
 	if err != nil {
@@ -103,8 +108,33 @@ func (f Func[Q, A]) Call(ctx context.Context, question Q, files ...*os.File) (A,
 	return a.Answer, nil
 }
 
-// FileOf is the path, in the process of a Func, of a file that Call was given.
-func FileOf(n int) string { return fmt.Sprintf("/proc/self/fd/%d", 3+n) }
+// given is the path, in the process of a Func, of the file that call was given.
+const given = "/proc/self/fd/3"
+
+// FolderFunc is a Func that reads a folder.
+type FolderFunc[Q, A any] struct{ f Func[Q, A] }
+
+// NewFolder is New of a function that gets a folder, and sees nothing beyond it.
+func NewFolder[Q, A any](name string, f func(folder fs.FS, question Q) (A, error)) FolderFunc[Q, A] {
+	return FolderFunc[Q, A]{New(name, func(question Q) (none A, err error) {
+		root, err := os.OpenRoot(given)
+		if err != nil {
+			return none, err
+		}
+		defer root.Close() //nolint:errcheck // only read
+		return f(root.FS(), question)
+	})}
+}
+
+// Call runs the function with a folder. The error is as of Func.Call.
+func (f FolderFunc[Q, A]) Call(ctx context.Context, root *os.Root, question Q) (none A, err error) {
+	folder, err := root.Open(".")
+	if err != nil {
+		return none, err
+	}
+	defer folder.Close() //nolint:errcheck // only read
+	return f.f.call(ctx, question, folder)
+}
 
 var errFull = errors.New("more than fits")
 

@@ -124,7 +124,7 @@ func TestLimitsAreInForce(t *testing.T) {
 
 // fromFile is a function that reads the file it is given, and what else it can find.
 var fromFile = New("file", func(secret string) (string, error) {
-	text, err := os.ReadFile(FileOf(0))
+	text, err := os.ReadFile(given)
 	for fd := range 64 {
 		if target, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && target == secret {
 			return "", errors.New("a file of the server is open")
@@ -148,7 +148,7 @@ func TestFilesAreThoseThatAreGiven(t *testing.T) {
 		defer f.Close() //nolint:errcheck // only read
 		open = append(open, f)
 	}
-	if text, err := fromFile.Call(t.Context(), open[1].Name(), open[0]); err != nil || text != "given" {
+	if text, err := fromFile.call(t.Context(), open[1].Name(), open[0]); err != nil || text != "given" {
 		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -81,26 +81,14 @@ func Folder(ctx context.Context, dir, name string) ([]sandbox.Finding, error) {
 
 // apart is Manifest of a folder, in a process of its own: the time of a parser of Markdown grows with the square of
 // what is nested.
-var apart = subprocess.New("lint", func(name string) ([]sandbox.Finding, error) {
-	root, err := os.OpenRoot(subprocess.FileOf(0))
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close() //nolint:errcheck // only read
-	return Manifest(root.FS(), name)
-})
+var apart = subprocess.NewFolder("lint", Manifest)
 
 // Apart is Manifest of a skill that may be hostile. The error is Invalid when the skill takes too long to check.
 func Apart(ctx context.Context, root *os.Root, name string) ([]sandbox.Finding, error) {
 	if _, err := root.Stat(manifest); err != nil {
 		return nil, sandbox.Wrap(sandbox.NotFound, err, "the folder has no %s", manifest)
 	}
-	folder, err := root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer folder.Close() //nolint:errcheck // only read
-	found, err := apart.Call(ctx, name, folder)
+	found, err := apart.Call(ctx, root, name)
 	if errors.Is(err, subprocess.ErrTooMuch) {
 		return nil, sandbox.Errorf(sandbox.Invalid, "%s takes too long, or too much memory, to check: nest less in it", manifest)
 	}

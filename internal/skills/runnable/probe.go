@@ -116,7 +116,7 @@ func (p *Prober) needsOf(ctx context.Context, digest string, open func() (*os.Ro
 		return n, err
 	}
 	defer root.Close() //nolint:errcheck // only read
-	if n, err = readApart(ctx, root); err != nil {
+	if n, err = readHostile(ctx, root); err != nil {
 		p.log.Warn("needs of a skill not read", "digest", digest, "error", err)
 		return n, err
 	}

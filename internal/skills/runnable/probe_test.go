@@ -217,7 +217,7 @@ func TestNothingRunsOutOfStack(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer root.Close() //nolint:errcheck // only read
-		n, err := readApart(t.Context(), root)
+		n, err := readHostile(t.Context(), root)
 		if err != nil || len(n.List)+len(n.Doubts) == 0 {
 			t.Errorf("%s: %+v, %v", open, n, err)
 		}

@@ -64,28 +64,15 @@ func (p place) parses(text string) bool {
 	return !p.deep
 }
 
-// needsOf reads the folder that it is given, in a process of its own.
-var needsOf = subprocess.New("needs", func(struct{}) (Needs, error) {
-	root, err := os.OpenRoot(subprocess.FileOf(0))
-	if err != nil {
-		return Needs{}, err
-	}
-	defer root.Close() //nolint:errcheck // only read
-	return Read(root.FS())
-})
+// apart reads a folder in a process of its own.
+var apart = subprocess.NewFolder("needs", func(files fs.FS, _ struct{}) (Needs, error) { return Read(files) })
 
-// readApart is Read of a skill that may be hostile. One that is too much to read is a doubt.
-func readApart(ctx context.Context, root *os.Root) (Needs, error) {
-	folder, err := root.Open(".")
-	if err != nil {
-		return Needs{}, err
-	}
-	defer folder.Close() //nolint:errcheck // only read
+// readHostile is Read of a skill that may be hostile. One that is too much to read is a doubt.
+func readHostile(ctx context.Context, root *os.Root) (Needs, error) {
 	n, err := read(root.FS(), true)
-	if !errors.Is(err, errApart) {
-		return n, err
+	if errors.Is(err, errApart) {
+		n, err = apart.Call(ctx, root, struct{}{})
 	}
-	n, err = needsOf.Call(ctx, struct{}{}, folder)
 	if errors.Is(err, subprocess.ErrTooMuch) {
 		return Needs{Doubts: []Doubt{{File: ".", Why: "takes too long, or too much memory, to be read"}}}, nil
 	}
