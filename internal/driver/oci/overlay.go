@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -71,7 +72,7 @@ func (o *overlays) bound(mounts []specs.Mount) ([]specs.Mount, error) {
 	if len(mounts) == 0 {
 		return mounts, nil
 	}
-	points, err := mountPoints()
+	mounted, err := mountinfo.GetMounts(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (o *overlays) bound(mounts []specs.Mount) ([]specs.Mount, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(points, func(p string) bool { return strings.HasPrefix(p, m.Source+"/") }) {
+		if slices.ContainsFunc(mounted, func(i *mountinfo.Info) bool { return strings.HasPrefix(i.Mountpoint, m.Source+"/") }) {
 			out = append(out, m) // an overlay would not show what is mounted in it
 			continue
 		}
@@ -152,19 +153,4 @@ func (d creation) fillOwn(in ociconfig.Input, own *overlays) ociconfig.Input {
 		return in
 	}
 	return with
-}
-
-// mountPoints are those of this mount namespace.
-func mountPoints() ([]string, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var points []string
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 {
-			points = append(points, fields[4])
-		}
-	}
-	return points, nil
 }

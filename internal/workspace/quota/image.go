@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -264,26 +264,16 @@ type mounted struct {
 
 // mountedAt looks into the mounts of this process; an empty answer: the folder is no place of a mount.
 func mountedAt(dir string) (mounted, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return mounted{}, err
-	}
-	defer f.Close() //nolint:errcheck // only read
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return mounted{}, err
 	}
-	var found mounted
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	scanner := bufio.NewScanner(f)
-	for scanner.Scan() {
-		before, after, ok := strings.Cut(scanner.Text(), " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if ok && len(left) > 4 && len(right) > 1 && unescape.Replace(left[4]) == real {
-			found = mounted{at: real, fs: right[0], device: right[1]} // of two the later one is on top
-		}
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != real, false })
+	if err != nil || len(mounts) == 0 {
+		return mounted{}, err
 	}
-	return found, scanner.Err()
+	m := mounts[len(mounts)-1] // of two the later one is on top
+	return mounted{at: real, fs: m.FSType, device: m.Source}, nil
 }
 
 // isLoopOf says whether it is the loop device of that file.

@@ -4,7 +4,6 @@
 package cgroup
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,24 +29,17 @@ type hierarchy struct {
 
 // hierarchies are the cgroup file systems of this host. They do not change while it runs.
 var hierarchies = sync.OnceValue(func() []hierarchy {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
 		return nil
 	}
-	defer f.Close() //nolint:errcheck // only read
 	var out []hierarchy
-	for scanner := bufio.NewScanner(f); scanner.Scan(); {
-		before, after, ok := strings.Cut(scanner.Text(), " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if !ok || len(left) < 5 || len(right) < 3 {
-			continue
+	for _, m := range mounts {
+		h := hierarchy{mount: m.Mountpoint}
+		if m.FSType == "cgroup" {
+			h.controllers = strings.Split(m.VFSOptions, ",")
 		}
-		switch right[0] {
-		case "cgroup":
-			out = append(out, hierarchy{mount: left[4], controllers: strings.Split(right[2], ",")})
-		case "cgroup2":
-			out = append(out, hierarchy{mount: left[4]})
-		}
+		out = append(out, h)
 	}
 	return out
 })
