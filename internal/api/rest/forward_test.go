@@ -167,6 +167,63 @@ func TestForwardStream(t *testing.T) {
 	}
 }
 
+// lateEnd is a body whose end is looked for only when the answer is under way.
+type lateEnd struct {
+	io.ReadCloser
+	answered <-chan struct{}
+	looked   chan struct{}
+	reads    int
+}
+
+func (l *lateEnd) Read(p []byte) (int, error) {
+	l.reads++
+	if l.reads == 2 {
+		<-l.answered
+		defer close(l.looked)
+	}
+	return l.ReadCloser.Read(p)
+}
+
+// TestForwardLateEnd: an answer is whole when its owner is faster than the look for the end of the request's body.
+func TestForwardLateEnd(t *testing.T) {
+	t.Parallel()
+	answered, looked := make(chan struct{}), make(chan struct{})
+	const pieces = 50
+	owner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		flush := http.NewResponseController(w).Flush
+		_ = flush()
+		<-looked
+		for range pieces {
+			_, _ = io.WriteString(w, ": \n\n")
+			_ = flush()
+			time.Sleep(time.Millisecond)
+		}
+	}))
+	t.Cleanup(owner.Close)
+	s := &street{owner: "other", exec: "other", addr: owner.Listener.Addr().String()}
+	inner := handler(t, newWorld(t), func(o *Options) { o.Placement = s })
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = &lateEnd{ReadCloser: r.Body, answered: answered, looked: looked}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL+execURL, strings.NewReader(`{"command":"true"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultTransport.RoundTrip(req)
+	close(answered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || len(text) != 4*pieces {
+		t.Errorf("%d bytes of the answer, then %v", len(text), err)
+	}
+}
+
 // TestNotForwarded: files are answered by any server, and so is what names no thread.
 func TestNotForwarded(t *testing.T) {
 	t.Parallel()

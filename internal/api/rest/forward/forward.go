@@ -192,6 +192,9 @@ func (f *Forwarder) forward(c *gin.Context, replica string) (answered bool) {
 	defer watching.Wait()
 	defer cancel(nil)
 	watching.Go(func() { f.watchPeer(ctx, replica, cancel) })
+	// Without this, net/http closes the body when the answer begins. The transport still looks for the body's end
+	// then, now and then, and cuts the answer off when it may not.
+	_ = x.Control.EnableFullDuplex() // fails where nothing closes the body early
 	body := &unread{ReadCloser: c.Request.Body}
 	proxy := &httputil.ReverseProxy{
 		Transport: f.Placement.Transport(), FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
