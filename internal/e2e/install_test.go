@@ -55,7 +55,7 @@ func TestInstallSkill(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	const look = "cd /mnt/skills/custom/greet && stat -c '%n %a' SKILL.md scripts scripts/hi.sh && ! touch x 2>/dev/null && find . -uid $(id -u)"
-	want := "SKILL.md 444\nscripts 755\nscripts/hi.sh 555\n" // root's, whom a user namespace does not know
+	want := "SKILL.md 644\nscripts 755\nscripts/hi.sh 755\n" // root's, whom a user namespace does not know
 	eventually(t, "the skill is in the sandbox that runs", func() bool { return s.exec("a", look).Stdout == want })
 	t.Logf("in the running sandbox %s after the request", time.Since(began).Round(time.Millisecond))
 	if a := s.do("POST", "/api/skills/install", install("greet.skill")); a.code() != "conflict" {

@@ -51,6 +51,12 @@ func TestTwoUsersSkills(t *testing.T) {
 		if got := bob.ok("b", ls); got != "public/both public/two " {
 			t.Errorf("bob sees %q", got)
 		}
+		// What a script copies of a skill it can change: the modes of its files are not those of a read-only place.
+		const copies = "cp -r /mnt/skills/public/one mine && echo more >> mine/SKILL.md && touch mine/new && tail -1 mine/SKILL.md && " +
+			"python3 -c 'import shutil; shutil.copy(\"/mnt/skills/public/one/who.sh\", \"w.sh\"); open(\"w.sh\", \"a\").close()' && ./w.sh"
+		if got := s.ok("a", copies); got != "more\none\n" {
+			t.Errorf("a copy of a skill: %q", got)
+		}
 		s.toggled(t)
 		s.heldOpen(t)
 		if a := bob.do("PUT", "/api/threads/b/sandbox", map[string]any{"skills": []string{"both"}}); a.status != 200 {

@@ -226,7 +226,7 @@ func TestLifeOfAPlugin(t *testing.T) {
 	if again, _ := b.Mounts(caller("ann").Owner); again != mounts {
 		t.Error("nothing changed, but the plugins are others")
 	}
-	for name, want := range map[string]fs.FileMode{"skills/a/run.sh": 0o555, "skills/a/SKILL.md": 0o444} {
+	for name, want := range map[string]fs.FileMode{"skills/a/run.sh": 0o755, "skills/a/SKILL.md": 0o644} {
 		info, err := os.Stat(filepath.Join(mounts.List[0].Dir, name))
 		if err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v %v", name, info.Mode(), err)

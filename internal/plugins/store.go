@@ -18,7 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
-// store keeps the folders of plugins, each named after the digest of its files: regular files 0444 or 0555,
+// store keeps the folders of plugins, each named after the digest of its files: regular files 0644 or 0755,
 // folders 0755, owned by the server. A folder appears whole, by one rename, and never changes.
 type store struct {
 	dir string
@@ -51,14 +51,23 @@ func (s *store) get(digest string) (string, error) {
 	if known {
 		return dir, nil
 	}
-	is, err := treeDigest(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", sandbox.Errorf(sandbox.NotFound, "the plugin's files are gone; install it again")
+	}
+	if err != nil {
+		return "", sandbox.Wrap(sandbox.Internal, err, "the plugin's files cannot be read")
+	}
+	defer root.Close() //nolint:errcheck // closing it writes nothing
+	files, err := treeFiles(root)
+	switch {
 	case err != nil:
 		return "", sandbox.Wrap(sandbox.Internal, err, "the plugin's files cannot be read")
-	case is != digest:
+	case skills.DigestOf(files) != digest:
 		return "", sandbox.Errorf(sandbox.Internal, "the plugin's files are not those that were installed; install it again")
+	}
+	if err := skills.SetModes(root, files); err != nil {
+		return "", sandbox.Wrap(sandbox.Internal, err, "the modes of the plugin's files cannot be set")
 	}
 	s.keep(digest, true)
 	return dir, nil
@@ -114,8 +123,17 @@ func treeDigest(dir string) (string, error) {
 		return "", err
 	}
 	defer root.Close() //nolint:errcheck // it was read
+	files, err := treeFiles(root)
+	if err != nil {
+		return "", err
+	}
+	return skills.DigestOf(files), nil
+}
+
+// treeFiles returns all regular files of a folder, sorted by path.
+func treeFiles(root *os.Root) ([]skills.File, error) {
 	var files []skills.File
-	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -126,11 +144,8 @@ func treeDigest(dir string) (string, error) {
 		files = append(files, f)
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
 	slices.SortFunc(files, func(a, b skills.File) int { return strings.Compare(a.Path, b.Path) })
-	return skills.DigestOf(files), nil
+	return files, err
 }
 
 func hashFile(root *os.Root, p string) (skills.File, error) {

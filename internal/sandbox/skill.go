@@ -1,6 +1,9 @@
 package sandbox
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"io/fs"
+)
 
 // Categories of a Skill. Those of plugins are PluginCategory + the plugin's name.
 const (
@@ -46,6 +49,15 @@ type SkillFile struct {
 	Path   string // relative to the skill's folder, with slashes
 	Bytes  int64
 	Digest string // "sha256:" and 64 hex digits
+}
+
+// SkillFileMode is the mode of a file of a skill or plugin on disk: a copy that a script makes of it (cp -r,
+// shutil.copy) can be changed. The mount keeps the file itself as it is.
+func SkillFileMode(executable bool) fs.FileMode {
+	if executable {
+		return 0o755
+	}
+	return 0o644
 }
 
 // Severities of a Finding.

@@ -29,7 +29,7 @@ const (
 // File is one file of a skill, with what counts for its digest.
 type File struct {
 	sandbox.SkillFile
-	Exec bool // may be run: mode 0555, else 0444
+	Exec bool // may be run
 }
 
 // Digest returns the digest of a skill's folder: "sha256:" and 64 hex digits. It is the SHA-256 of one line

@@ -315,10 +315,7 @@ func copyOver(dir, target string, f File) error {
 		return err
 	}
 	defer in.Close() //nolint:errcheck // it was read
-	mode := fs.FileMode(0o444)
-	if f.Exec {
-		mode = 0o555
-	}
+	mode := sandbox.SkillFileMode(f.Exec)
 	out, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

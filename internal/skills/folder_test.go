@@ -74,7 +74,7 @@ func TestFolderShowsAView(t *testing.T) {
 		t.Errorf("a tree that stays was made anew: %v", err)
 	}
 	info, err := os.Stat(filepath.Join(f.Skills(), "public/p/a/b/run.sh"))
-	if err != nil || info.Mode() != 0o555 {
+	if err != nil || info.Mode() != 0o755 {
 		t.Errorf("%v, %v", info, err)
 	}
 	show(NoView())
@@ -218,7 +218,7 @@ func TestCopyWhereNoLinkCanBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(filepath.Join(to, "run.sh"))
-	if data, e := os.ReadFile(filepath.Join(to, "run.sh")); err != nil || e != nil || info.Mode() != 0o555 || string(data) != "#!/bin/sh\n" {
+	if data, e := os.ReadFile(filepath.Join(to, "run.sh")); err != nil || e != nil || info.Mode() != 0o755 || string(data) != "#!/bin/sh\n" {
 		t.Errorf("%q, %v, %v", data, info, errors.Join(err, e))
 	}
 }

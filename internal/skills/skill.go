@@ -29,7 +29,7 @@ type State interface {
 // Plugin is a plugin that is enabled for a user, as far as skills and mounts are concerned.
 type Plugin struct {
 	Name    string
-	Dir     string   // host folder, shown at /mnt/plugins/<Name>: owned by the server, files 0444 or 0555; it never changes
+	Dir     string   // host folder, shown at /mnt/plugins/<Name>: owned by the server, files 0644 or 0755; it never changes
 	Key     string   // names the contents of Dir, such as their digest
 	Skills  []string // folders with a SKILL.md, relative to Dir, with slashes; "." is the plugin itself
 	Trusted bool     // scripts of its skills may run without an approval
@@ -360,7 +360,7 @@ func writeFiles(root *os.Root, files map[string][]byte) error {
 		if err := root.MkdirAll(path.Dir(p), 0o755); err != nil {
 			return sandbox.Wrap(sandbox.Invalid, err, "%.200q cannot be made: another file is in its way", p)
 		}
-		if err := root.WriteFile(p, data, 0o444); err != nil {
+		if err := root.WriteFile(p, data, sandbox.SkillFileMode(false)); err != nil {
 			return sandbox.Wrap(sandbox.Invalid, err, "%.200q cannot be written: another file is in its way", p)
 		}
 	}

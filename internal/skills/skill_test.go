@@ -158,7 +158,7 @@ func TestPublicSkills(t *testing.T) {
 	if err != nil || len(m.Files) != 2 || m.Files[0].Path != "SKILL.md" || m.Files[1].Path != "scripts/run.py" || len(m.Frontmatter) == 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	for name, mode := range map[string]os.FileMode{"SKILL.md": 0o444, "scripts/run.py": 0o555, "scripts": os.ModeDir | 0o555, "": os.ModeDir | 0o555} {
+	for name, mode := range map[string]os.FileMode{"SKILL.md": 0o644, "scripts/run.py": 0o755, "scripts": os.ModeDir | 0o755, "": os.ModeDir | 0o755} {
 		info, err := os.Lstat(filepath.Join(h.store.path(s.Digest), name))
 		if err != nil || info.Mode() != mode {
 			t.Errorf("%s: %v, %v", name, info, err)
@@ -385,6 +385,35 @@ func TestBrokenHidesNothing(t *testing.T) {
 	}
 	if a, err := set.Get("a"); err != nil || a.Category != "public" || !a.Enabled || !hasRule(a, "shadows") {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestModesOfBefore: files that a version up to 0.1 has stored as read-only get the modes of today.
+func TestModesOfBefore(t *testing.T) {
+	h := newHouse(t, nil)
+	s, err := h.Add(t.Context(), anna, "a", files("a"), AddOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := h.store.path(s.Digest)
+	for name, mode := range map[string]os.FileMode{"SKILL.md": 0o444, "scripts/run.py": 0o555, "scripts": 0o555, "": 0o555} {
+		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh, err := Open(h.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set, err := fresh.Set(anna); err != nil {
+		t.Fatal(err)
+	} else if a, err := set.Get("a"); err != nil || a.Broken {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	for name, mode := range map[string]os.FileMode{"SKILL.md": 0o644, "scripts/run.py": 0o755, "scripts": os.ModeDir | 0o755, "": os.ModeDir | 0o755} {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// store keeps skills on disk, each in a folder named after its digest: regular files 0444 or 0555,
-// folders 0555, owned by the server. A folder appears whole and durable, by one rename, and never changes.
+// store keeps skills on disk, each in a folder named after its digest: regular files 0644 or 0755,
+// folders 0755, owned by the server. A folder appears whole and durable, by one rename, and never changes.
 // Several processes may use one store.
 type store struct {
 	dir string
@@ -76,6 +76,9 @@ func (s *store) get(digest string) (*entry, error) {
 	case e.digest != digest:
 		return nil, sandbox.Errorf(sandbox.Internal, "the skill's files are not those that were installed")
 	}
+	if err := e.setModes(); err != nil {
+		return nil, err
+	}
 	s.keep(e)
 	return e, nil
 }
@@ -100,6 +103,43 @@ func readEntry(dir string) (*entry, error) {
 	e.digest = DigestOf(e.files)
 	e.text, err = readText(root.FS())
 	return e, err
+}
+
+// setModes is for a folder that a version up to 0.1 has made: copies of its files could not be changed.
+func (e *entry) setModes() error {
+	root, err := os.OpenRoot(e.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // closing it writes nothing
+	return SetModes(root, e.files)
+}
+
+// SetModes makes the modes of files, and of the folders that they are in, what they are in a store, whatever the umask.
+func SetModes(root *os.Root, files []File) error {
+	set := func(name string, mode fs.FileMode) error {
+		info, err := root.Lstat(name)
+		if err != nil || info.Mode().Perm() == mode {
+			return err
+		}
+		return root.Chmod(name, mode)
+	}
+	seen := map[string]bool{".": true}
+	if err := set(".", 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := set(f.Path, sandbox.SkillFileMode(f.Exec)); err != nil {
+			return err
+		}
+		for dir := path.Dir(f.Path); !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+			if err := set(dir, 0o755); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // readText returns SKILL.md, at most one byte more than it may have, or nil when there is none.
@@ -152,13 +192,11 @@ func (st *staged) fill(fsys fs.FS, files []File) error {
 	}
 	defer root.Close() //nolint:errcheck // nothing is written by closing it
 	total := int64(0)
-	folders := []string{"."}
 	for _, f := range files {
 		if dir := path.Dir(f.Path); dir != "." {
 			if err := root.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
-			folders = append(folders, dir)
 		}
 		got, err := copyFile(root, fsys, f, MaxBytes-total)
 		if err != nil {
@@ -167,15 +205,8 @@ func (st *staged) fill(fsys fs.FS, files []File) error {
 		total += got.Bytes
 		st.files = append(st.files, got)
 	}
-	for _, dir := range folders {
-		for ; ; dir = path.Dir(dir) {
-			if err := root.Chmod(dir, 0o555); err != nil { // whatever the umask
-				return err
-			}
-			if dir == "." {
-				break
-			}
-		}
+	if err := SetModes(root, st.files); err != nil {
+		return err
 	}
 	st.digest = DigestOf(st.files)
 	st.text, err = readText(root.FS())
@@ -192,16 +223,12 @@ func copyFile(to *os.Root, fsys fs.FS, f File, limit int64) (File, error) {
 	if err != nil {
 		return f, err
 	}
-	mode := fs.FileMode(0o444)
-	if f.Exec {
-		mode = 0o555
-	}
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(in, limit+1))
 	if err == nil && n > limit {
 		err = sandbox.Errorf(sandbox.Invalid, "a skill has at most %d bytes", MaxBytes)
 	}
-	if err = errors.Join(err, out.Chmod(mode), out.Close()); err != nil {
+	if err = errors.Join(err, out.Chmod(sandbox.SkillFileMode(f.Exec)), out.Close()); err != nil {
 		return f, err
 	}
 	f.Bytes, f.Digest = n, hexDigest(sum.Sum(nil))

@@ -34,7 +34,7 @@ func TestTenantsShareNoInode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Mode() != 0o444 {
+		if info.Mode() != 0o644 {
 			t.Errorf("mode %v", info.Mode())
 		}
 		return info

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -44,7 +43,7 @@ const ratioFree = 1 << 20
 // Staged is an unpacked skill in a folder of its own, which only the caller knows. Its owner renames Dir
 // away or calls Remove.
 type Staged struct {
-	Dir     string // host path; files are 0444 or 0555, folders 0755
+	Dir     string // host path; files are 0644 or 0755, folders 0755
 	Wrapper string // name of the folder that the archive had around everything; "" when it had none
 	Files   int
 	Bytes   int64
@@ -134,11 +133,7 @@ func (w *writer) write(ctx context.Context, m member) error {
 		return fmt.Errorf("unpack: %w", err)
 	}
 	exec, err := w.copy(ctx, out, in, m)
-	mode := fs.FileMode(0o444)
-	if exec {
-		mode = 0o555
-	}
-	if e := errors.Join(out.Chmod(mode), out.Close()); err == nil && e != nil {
+	if e := errors.Join(out.Chmod(sandbox.SkillFileMode(exec)), out.Close()); err == nil && e != nil {
 		err = fmt.Errorf("unpack: %w", e)
 	}
 	w.files++

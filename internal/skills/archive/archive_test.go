@@ -80,7 +80,7 @@ func TestUnpack(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		want := map[string]fs.FileMode{
-			".": 0o755, "SKILL.md": 0o444, "scripts": 0o755, "scripts/run.py": 0o555, "scripts/tool": 0o555, "data": 0o755, "data/ä.csv": 0o444,
+			".": 0o755, "SKILL.md": 0o644, "scripts": 0o755, "scripts/run.py": 0o755, "scripts/tool": 0o755, "data": 0o755, "data/ä.csv": 0o644,
 		}
 		got := map[string]fs.FileMode{}
 		err = filepath.WalkDir(s.Dir, func(p string, d fs.DirEntry, err error) error {
@@ -136,7 +136,7 @@ func TestRealPackers(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		if info, err := os.Stat(filepath.Join(s.Dir, "scripts/run.sh")); err != nil || info.Mode().Perm() != 0o555 || s.Wrapper != "pdf" {
+		if info, err := os.Stat(filepath.Join(s.Dir, "scripts/run.sh")); err != nil || info.Mode().Perm() != 0o755 || s.Wrapper != "pdf" {
 			t.Errorf("%s: %+v, %v", file, s, err)
 		}
 	}
@@ -194,7 +194,7 @@ func TestPackInstallsElsewhere(t *testing.T) {
 			t.Errorf("%s: %q, %v", p, got, err)
 		}
 	}
-	if info, err := os.Stat(filepath.Join(s.Dir, "scripts/run.py")); err != nil || info.Mode().Perm() != 0o555 {
+	if info, err := os.Stat(filepath.Join(s.Dir, "scripts/run.py")); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // Folder is a folder that is filled file by file under the rules that archives are unpacked by: what is not
@@ -66,41 +67,38 @@ func (f *Folder) Add(ctx context.Context, name string, exec bool, r io.Reader) e
 	if err != nil {
 		return fmt.Errorf("folder: %w", err)
 	}
-	mode, err := f.copy(ctx, out, r, name, exec)
-	if e := errors.Join(out.Chmod(mode), out.Close()); err == nil && e != nil {
+	exec, err = f.copy(ctx, out, r, name, exec)
+	if e := errors.Join(out.Chmod(sandbox.SkillFileMode(exec)), out.Close()); err == nil && e != nil {
 		err = fmt.Errorf("folder: %w", e)
 	}
 	f.staged.Files++
 	return err
 }
 
-func (f *Folder) copy(ctx context.Context, out io.Writer, r io.Reader, name string, exec bool) (fs.FileMode, error) {
+func (f *Folder) copy(ctx context.Context, out io.Writer, r io.Reader, name string, exec bool) (bool, error) {
 	buf := make([]byte, 64<<10)
 	for first := true; ; first = false {
 		if err := ctx.Err(); err != nil {
-			return 0o444, err
+			return false, err
 		}
 		n, err := io.ReadFull(r, buf)
 		if f.left -= int64(n); f.left < 0 {
-			return 0o444, refuse(TooManyBytes, name, "the files hold more than %d bytes together", f.limits.Bytes)
+			return false, refuse(TooManyBytes, name, "the files hold more than %d bytes together", f.limits.Bytes)
 		}
 		if first {
 			if kind := machineCode(buf[:n]); kind != "" && !f.limits.Executables {
-				return 0o444, refuse(Executable, name, "is a program (%s)", kind)
+				return false, refuse(Executable, name, "is a program (%s)", kind)
 			}
 			exec = exec || n > 2 && buf[0] == '#' && buf[1] == '!'
 		}
 		if _, e := out.Write(buf[:n]); e != nil {
-			return 0o444, fmt.Errorf("folder: %w", e)
+			return false, fmt.Errorf("folder: %w", e)
 		}
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			if exec {
-				return 0o555, nil
-			}
-			return 0o444, nil
+			return exec, nil
 		case err != nil:
-			return 0o444, err
+			return false, err
 		}
 	}
 }

@@ -367,7 +367,7 @@ func FuzzUnpack(f *testing.F) {
 				return err
 			}
 			info, err := d.Info()
-			if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&^0o555 != 0) {
+			if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&^0o755 != 0) {
 				t.Errorf("%s: %s", p, info.Mode())
 			}
 			files, total = files+1, total+info.Size()

@@ -88,7 +88,7 @@ func TestUnpackTar(t *testing.T) {
 		{name: "repo-1/", kind: tar.TypeDir, mode: 0o700}, {name: "repo-1/plugin.json", text: "{}", mode: 0o600}, {name: "repo-1/bin/run", text: "#!/bin/sh\n", mode: 0o644},
 		{name: "repo-1/x.sh", text: "x", mode: 0o777}, {name: "repo-1/.DS_Store", text: "junk"},
 	}
-	want := map[string]string{"plugin.json": "-r--r--r-- {}", "bin/run": "-r-xr-xr-x #!/bin/sh\n", "x.sh": "-r-xr-xr-x x"}
+	want := map[string]string{"plugin.json": "-rw-r--r-- {}", "bin/run": "-rwxr-xr-x #!/bin/sh\n", "x.sh": "-rwxr-xr-x x"}
 	for _, zipped := range []bool{true, false} {
 		s, err := UnpackTar(context.Background(), bytes.NewReader(makeTar(t, zipped, files...)), t.TempDir(), DefaultLimits(), keepNone)
 		if err != nil {
