@@ -2,7 +2,7 @@
 # Runs the product and its tests on a machine with systemd and cgroup v2: test/machine/README.md says what. Needs root.
 #
 #   test/machine/check.sh            everything
-#   test/machine/check.sh PART…      ground, drivers, service, attacks, chaos
+#   test/machine/check.sh PART…      ground, service, unprivileged, drivers, restricted, attacks, chaos
 #
 #   MACHINE_KEEP=1   leaves the machine on, for test/machine/machine.sh run
 set -euo pipefail
@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${SKERRY_CACHE:-/var/cache/skerry}
 parts=("$@")
-[ $# -gt 0 ] || parts=(ground service drivers attacks chaos)
+[ $# -gt 0 ] || parts=(ground service unprivileged drivers restricted attacks chaos)
 began=$SECONDS
 say() { printf -- '-- [%4ds] %s\n' $((SECONDS - began)) "$*"; }
 machine=$here/machine.sh

@@ -27,17 +27,25 @@ suite() {
   grep -A1 '^ *--- SKIP' "$log" | head -40 || true
 }
 
+gvisor() { install -m 755 /skerry/cache/bin/runsc /usr/local/bin/runsc; }
+
 oci() {
-  install -m 755 /skerry/cache/bin/runsc /usr/local/bin/runsc
+  gvisor
   suite oci driver/oci
 }
 
-docker_suite() {
+# docker_here starts Docker's engine as it is after its package was installed, with gVisor and the image base.
+docker_here() {
+  gvisor
   mkdir -p /etc/docker
   printf '{"runtimes": {"runsc": {"path": "/usr/local/bin/runsc", "runtimeArgs": ["--platform=systrap", "--host-uds=all", "--oci-seccomp"]}}}\n' >/etc/docker/daemon.json
   systemctl start docker
   ok "docker $(docker version --format '{{.Server.Version}}'), cgroups by $(docker info --format '{{.CgroupDriver}}') v$(docker info --format '{{.CgroupVersion}}')"
   docker image inspect skerry/base:latest >/dev/null 2>&1 || tar -C /skerry/cache/images/base/rootfs -c . | docker import - skerry/base:latest >/dev/null
+}
+
+docker_suite() {
+  docker_here
   suite docker driver/docker
 }
 
@@ -47,6 +55,22 @@ drivers() {
   oci
   docker_suite
   containerd_suite
+}
+
+attacks() {
+  docker_here
+  suite attack attack
+}
+
+chaos() {
+  local log
+  log=$(mktemp)
+  # A start takes seconds here: less is killed at a time, and fewer threads wait for it.
+  (cd /skerry/src && /skerry/bin/chaos -bin /skerry/bin -cache /skerry/cache -driver oci -duration 2m -threads 6 -every 20s) >"$log" 2>&1 || {
+    tail -60 "$log"
+    fail chaos
+  }
+  grep -E '^chaos|killed|stopped' "$log"
 }
 
 api=http://127.0.0.1:8080/api
@@ -134,9 +158,72 @@ service() {
   [ "$(sandbox_of a)" = "$id" ] || fail "after the watchdog the sandbox is $(sandbox_of a), it was $id"
   ok "the watchdog ends a server that hangs, and its sandboxes go on"
 
+  held_socket
+  strained "$(cgroup_of "$(sandbox_of a)")"
+
   [ "$(journalctl -u skerry --no-pager | grep -c 'serving on')" -gt 3 ] || fail "the journal has no line of the server"
   ok "journal: $(journalctl -u skerry --no-pager | grep -c .) lines, of them warnings and errors:"
   journalctl -u skerry --no-pager -o cat | grep -E 'level=(WARN|ERROR)' | sed -E 's/^time=[^ ]+ //' | sort | uniq -c | sort -rn | head -12 || true
+}
+
+# held_socket: with skerry.socket, a caller waits for a server that starts; without, it is refused.
+held_socket() {
+  local n
+  systemctl stop skerry
+  ! curl -sS --max-time 5 "${api%/api}/healthz" 2>/dev/null || fail "something else answers at $api"
+  systemctl enable --now skerry.socket
+  curl -sS --max-time 300 "${api%/api}/healthz" >/dev/null || fail "the socket does not start the server"
+  active
+  systemctl restart --no-block skerry
+  for n in $(seq 20); do curl -sS --max-time 300 "${api%/api}/healthz" >/dev/null || fail "call $n was refused during a restart"; done
+  active
+  ok "skerry.socket: 20 calls during a restart, none refused"
+}
+
+# strained CGROUP: systemd-oomd ends the sandbox that strains memory, and no other, and not the server.
+strained() {
+  local before
+  before=$(server)
+  mkdir -p /etc/systemd/system/skerry-sandboxes.service.d
+  # As in the unit, but it does not wait for a machine that stands still.
+  printf '[Service]\nManagedOOMMemoryPressureLimit=5%%\n' >/etc/systemd/system/skerry-sandboxes.service.d/soon.conf
+  mkdir -p /etc/systemd/oomd.conf.d
+  printf '[OOM]\nDefaultMemoryPressureDurationSec=2s\n' >/etc/systemd/oomd.conf.d/soon.conf
+  systemctl daemon-reload
+  systemctl start systemd-oomd
+  oomctl | grep -q skerry-sandboxes.service || fail "systemd-oomd does not watch skerry-sandboxes.service: $(oomctl)"
+  # A file larger than the sandbox's memory, read over and over: the kernel has to read each page again.
+  exec_in strain 'head -c 1500M /dev/zero >/mnt/user-data/workspace/big && for i in 1 2 3 4 5 6 7 8 9; do cat /mnt/user-data/workspace/big /mnt/user-data/workspace/big >/dev/null & done; wait' >/tmp/strained
+  journalctl -u systemd-oomd --no-pager -o cat | grep -i 'killed' || fail "systemd-oomd killed nothing: $(cat /tmp/strained), $(oomctl)"
+  [ -d "$1" ] || fail "the sandbox of another thread is gone"
+  [ "$(server)" = "$before" ] || fail "the server was ended"
+  ok "systemd-oomd: $(jq -c 'del(.stdout,.stderr)' /tmp/strained)"
+  [ "$(exec_in strain 'echo again' | jq -r .stdout)" = again ] || fail "the thread has no new sandbox"
+  systemctl stop systemd-oomd
+  rm -r /etc/systemd/system/skerry-sandboxes.service.d /etc/systemd/oomd.conf.d
+  systemctl daemon-reload
+  call DELETE threads/strain >/dev/null
+}
+
+# restricted is a machine that leaves user namespaces to root, as Ubuntu does (there by AppArmor, on Debian by a sysctl).
+restricted() {
+  gvisor
+  local key
+  for key in kernel.apparmor_restrict_unprivileged_userns kernel.apparmor_restrict_unprivileged_unconfined; do
+    if sysctl -n "$key" >/dev/null 2>&1; then sysctl -q "$key=1" && ok "$key=1"; fi
+  done
+  sysctl -q kernel.unprivileged_userns_clone=0
+  ! sudo -u alice unshare -U true 2>/dev/null || fail "alice makes a user namespace"
+  ok "users make no user namespaces"
+  suite oci driver/oci -test.run '^TestConformance$/^(runc|crun|runsc)$/^(Lifecycle|Hardening|Weigh)$'
+}
+
+# unprivileged: a user who is not root is told what is missing.
+unprivileged() {
+  local said
+  said=$(sudo -u alice /skerry/bin/skerry serve --driver oci --data /tmp/alice 2>&1) && fail "a server without root started: $said"
+  grep -q root <<<"$said" || fail "a server without root says: $said"
+  ok "without root: $(tail -1 <<<"$said")"
 }
 
 # rebooted is what holds after a reboot with live sandboxes.

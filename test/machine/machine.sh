@@ -22,7 +22,7 @@ dir=${MACHINE_DIR:-${SKERRY_CACHE:-/var/cache/skerry}/machine/$suite}
 die() { printf 'test/machine/machine.sh: %s\n' "$*" >&2; exit 1; }
 
 packages=systemd-sysv,udev,dbus,linux-image-amd64,openssh-server,iproute2,procps,kmod,sudo,ca-certificates,curl,jq,e2fsprogs
-packages+=,docker.io,containerd,runc,crun,apparmor,uidmap,redis-server,python3,nodejs,git,make,tini,xz-utils
+packages+=,docker.io,containerd,runc,crun,apparmor,systemd-oomd,uidmap,redis-server,python3,nodejs,git,make,tini,xz-utils
 
 ssh_options() {
   ssh=(-i "$dir/key" -p "$(cat "$dir/port")" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR
@@ -52,7 +52,7 @@ build() {
   printf '[Manager]\nDefaultTimeoutStartSec=600\nDefaultTimeoutStopSec=300\n' >"$root/etc/systemd/system.conf.d/slow.conf"
   chroot "$root" systemctl enable systemd-networkd >/dev/null 2>&1
   # They are started when they are wanted.
-  chroot "$root" systemctl disable docker docker.socket containerd redis-server >/dev/null 2>&1
+  chroot "$root" systemctl disable docker docker.socket containerd redis-server systemd-oomd >/dev/null 2>&1
   chroot "$root" useradd -m -s /bin/bash alice
   cp "$root"/boot/vmlinuz-* "$dir/vmlinuz"
   cp "$root"/boot/initrd.img-* "$dir/initrd"
