@@ -42,6 +42,10 @@ var forbidden = map[string]func() error{
 	"perf_event_open":     raw(unix.SYS_PERF_EVENT_OPEN, 0, 0, badFD, badFD, 0),
 	"userfaultfd":         raw(unix.SYS_USERFAULTFD, 0),
 	"io_uring_setup":      raw(unix.SYS_IO_URING_SETUP, 1, 0),
+	"io_setup":            raw(unix.SYS_IO_SETUP, 0, 0),
+	"io_submit":           raw(unix.SYS_IO_SUBMIT, 0, 0, 0),
+	"socket-filter":       socketProgram(unix.SO_ATTACH_FILTER),
+	"reuseport-filter":    socketProgram(unix.SO_ATTACH_REUSEPORT_CBPF),
 	"open_by_handle_at":   raw(unix.SYS_OPEN_BY_HANDLE_AT, badFD, 0, 0),
 	"name_to_handle_at":   raw(unix.SYS_NAME_TO_HANDLE_AT, badFD, 0, 0, 0, 0),
 	"kexec_load":          raw(unix.SYS_KEXEC_LOAD, 0, 0, 0, 0),
@@ -109,6 +113,19 @@ func socket(family, kind, protocol int) func() error {
 			return err
 		}
 		return unix.Close(fd)
+	}
+}
+
+// socketProgram attaches a program that lets all packets through.
+func socketProgram(option int) func() error {
+	return func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return fmt.Errorf("prepare: %s", err) //nolint:errorlint // its number would look like a refusal
+		}
+		program := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: ^uint32(0)}}
+		err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, option, &unix.SockFprog{Len: 1, Filter: &program[0]})
+		return errors.Join(err, unix.Close(fd))
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // argumentRules let the calls of limited through with the arguments that programs need.
 func argumentRules(r Runtime, loosen []sandbox.Loosening) []*seccomp.Syscall {
-	rules := socketRules()
+	rules := append(socketRules(), optionRules()...)
 	for _, persona := range []uint64{0, 0xffffffff} { // Linux, as ever, and the question for it
 		rules = append(rules, allow("personality", equal(0, persona)))
 	}
@@ -52,10 +52,48 @@ func socketRules() []*seccomp.Syscall {
 	return rules
 }
 
+// programOptions are the socket options that load a program into the kernel. The kernel compiles each program into
+// memory that no sandbox's limit counts. All programs of the host share that memory, the filters of execs among them.
+var programOptions = []uint64{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}
+
+// Bounds of what setsockopt lets through: the kernel's highest level is 287, and its highest option of SOL_SOCKET 84.
+const (
+	socketLevels  = 512
+	socketOptions = 128
+)
+
+// optionRules let setsockopt through without programOptions.
+func optionRules() []*seccomp.Syscall {
+	var rules []*seccomp.Syscall
+	for _, level := range without(1, 0, socketLevels, unix.SOL_SOCKET) {
+		rules = append(rules, allow("setsockopt", level))
+	}
+	for _, option := range without(2, 0, socketOptions, programOptions...) {
+		rules = append(rules, allow("setsockopt", equal(1, unix.SOL_SOCKET), option))
+	}
+	return rules
+}
+
+// without returns conditions that together allow the values from start, size of them, and not the refused ones. size is
+// a power of two, and start a multiple of it.
+func without(index uint, start, size uint64, refused ...uint64) []specs.LinuxSeccompArg {
+	if !slices.ContainsFunc(refused, func(v uint64) bool { return v >= start && v-start < size }) {
+		return []specs.LinuxSeccompArg{masked(index, ^(size - 1), start)}
+	}
+	if size == 1 {
+		return nil
+	}
+	half := size / 2
+	return append(without(index, start, half, refused...), without(index, start+half, half, refused...)...)
+}
+
 // CoreLimit is the limit of a core dump's size that stops all of them. With 0 the kernel would still hand
 // the dump to a program of the host where core_pattern names one; 1 is what it takes for "none at all",
 // and is too small for a file.
 const CoreLimit = 1
+
+// rlimits is the number of resource limits.
+const rlimits = 16
 
 // coreRules keep code from lowering CoreLimit to 0: the calls answer that it is done, as those programs
 // expect that want no dump of theirs, and nothing changes. gVisor's kernel dumps nothing.
@@ -69,9 +107,9 @@ func coreRules(r Runtime, dumps bool) []*seccomp.Syscall {
 		arg  uint
 	}{{"prlimit64", 1}, {"setrlimit", 0}} {
 		name, arg := call.name, call.arg
-		// All of the sixteen limits but RLIMIT_CORE, which is number 4.
-		rules = append(rules, allow(name, masked(arg, ^uint64(3), 0)), allow(name, equal(arg, 5)),
-			allow(name, masked(arg, ^uint64(1), 6)), allow(name, masked(arg, ^uint64(7), 8)))
+		for _, others := range without(arg, 0, rlimits, unix.RLIMIT_CORE) {
+			rules = append(rules, allow(name, others))
+		}
 	}
 	done := uint(0)
 	core := equal(1, unix.RLIMIT_CORE)

@@ -2,16 +2,20 @@ package hardening
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/moby/profiles/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -127,6 +131,73 @@ func TestSeccomp(t *testing.T) {
 			t.Errorf("%s: the engine's form is no JSON: %v", r.Name, err)
 		}
 	}
+}
+
+// TestWhatTheHostHasOnce: code gets nothing of which the kernel has one supply for the whole host.
+func TestWhatTheHostHasOnce(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("no filter is known for this machine")
+	}
+	const garbage = 1 << 40 // in the half of a register that the kernel does not read
+	for _, r := range Runtimes() {
+		vm := filterVM(t, r)
+		for _, call := range []struct {
+			name string
+			args [2]uint64 // the second and third one
+			want bool
+		}{
+			{"io_setup", [2]uint64{}, false},
+			{"io_submit", [2]uint64{}, false},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}, false},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_ATTACH_BPF}, false},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF}, false},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_EBPF}, false},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET | garbage, unix.SO_ATTACH_FILTER}, false},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_ATTACH_FILTER | garbage}, false},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_REUSEADDR}, true},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_DETACH_FILTER}, true},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_INCOMING_CPU}, true},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_RCVTIMEO_NEW}, true},
+			{"setsockopt", [2]uint64{unix.SOL_SOCKET, unix.SO_BUSY_POLL_BUDGET}, true},
+			{"setsockopt", [2]uint64{unix.IPPROTO_IP, unix.IP_TTL}, true},
+			{"setsockopt", [2]uint64{unix.IPPROTO_TCP, unix.TCP_NODELAY}, true},
+			{"setsockopt", [2]uint64{unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT}, true},
+			{"setsockopt", [2]uint64{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY}, true},
+			{"setsockopt", [2]uint64{unix.SOL_NETLINK, unix.NETLINK_EXT_ACK}, true},
+			{"prlimit64", [2]uint64{unix.RLIMIT_NOFILE, 0}, true},
+		} {
+			// The machine of package bpf reads the high byte first.
+			data := make([]byte, 64)
+			binary.BigEndian.PutUint32(data[dataNumber:], syscallNumbers[call.name])
+			binary.BigEndian.PutUint32(data[dataArch:], filterArch[runtime.GOARCH])
+			for i, arg := range call.args {
+				binary.BigEndian.PutUint32(data[dataArgs+8*(i+1):], uint32(arg))
+				binary.BigEndian.PutUint32(data[dataArgs+8*(i+1)+4:], uint32(arg>>32))
+			}
+			got, err := vm.Run(data)
+			if err != nil || (got == answerAllow) != call.want {
+				t.Errorf("%s: %s %#x: %#x, %v; want it let through: %v", r.Name, call.name, call.args, got, err, call.want)
+			}
+		}
+	}
+}
+
+func filterVM(t *testing.T, r Runtime) *bpf.VM {
+	t.Helper()
+	profile, err := SeccompOCI(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	instructions, err := compile(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := bpf.NewVM(instructions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vm
 }
 
 // allowed returns the calls that a profile allows, and whether without a condition.

@@ -19,6 +19,8 @@ var neverNeeded = []string{
 	"add_key", "keyctl", "request_key",
 	"bpf", "perf_event_open", "userfaultfd", "fanotify_init", "fanotify_mark", "lookup_dcookie",
 	"io_uring_setup", "io_uring_enter", "io_uring_register",
+	// The kernel has a fixed number of these requests for the whole host, and counts them for nobody.
+	"io_setup", "io_destroy", "io_submit", "io_cancel", "io_getevents", "io_pgetevents", "io_pgetevents_time64",
 	"unshare", "setns",
 	"mount", "umount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "mount_setattr",
 	"fsopen", "fsconfig", "fsmount", "fspick", "listmount", "statmount", "quotactl", "quotactl_fd",
@@ -33,7 +35,7 @@ var neverNeeded = []string{
 }
 
 // limited are the system calls that the profile lets through with some arguments only: see argumentRules.
-var limited = []string{"socket", "socketpair", "personality", "prlimit64", "setrlimit"}
+var limited = []string{"socket", "socketpair", "setsockopt", "personality", "prlimit64", "setrlimit"}
 
 // profile is Docker's default for a container without capabilities, less neverNeeded. It allows the calls in
 // limited for a few arguments only, and only programs of the machine's own word size.
