@@ -246,6 +246,31 @@ func TestEtcFiles(t *testing.T) {
 	}
 }
 
+// TestMaskedPaths: what a host has for each processor is masked for each.
+func TestMaskedPaths(t *testing.T) {
+	t.Parallel()
+	sys := t.TempDir()
+	for _, dir := range []string{"cpu0/thermal_throttle", "cpu1/thermal_throttle", "cpu1/topology", "cpufreq"} {
+		if err := os.MkdirAll(filepath.Join(sys, "devices/system/cpu", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := maskedPaths(sys)
+	for _, want := range []string{
+		"/sys/devices/system/cpu/cpu0/thermal_throttle", "/sys/devices/system/cpu/cpu1/thermal_throttle",
+		"/sys/devices/virtual/dmi", "/sys/hypervisor", "/proc/kcore",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is not masked: %v", want, got)
+		}
+	}
+	for _, path := range got {
+		if strings.Contains(path, "topology") || strings.Contains(path, sys) {
+			t.Errorf("%s is masked", path)
+		}
+	}
+}
+
 // TestCPUQuota: the kernel refuses a quota below 1 ms, and the share must be that of the limit.
 func TestCPUQuota(t *testing.T) {
 	for _, millis := range []int64{MinCPUMillis, 11, 33, 40, 99, 100, 101, 250, 1000, 1500, 2000, 64_000} {

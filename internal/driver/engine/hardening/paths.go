@@ -1,11 +1,20 @@
 package hardening
 
-import "github.com/skerry-sandbox/skerry/internal/sandbox"
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
 
 // MaskedPaths cannot be read in a sandbox: they tell about the host or about other sandboxes.
-// Docker's default list and /proc/key-users. A path that the kernel lacks is skipped.
-func MaskedPaths() []string {
-	return []string{
+// Docker's default list, /proc/key-users, and what names the machine: a cloud puts the instance's id there.
+// A path that the kernel lacks is skipped.
+func MaskedPaths() []string { return maskedPaths("/sys") }
+
+// maskedPaths looks for the processors' folders in sys, as their number differs between hosts.
+func maskedPaths(sys string) []string {
+	masked := []string{
 		"/proc/acpi",
 		"/proc/asound",
 		"/proc/interrupts",
@@ -17,9 +26,20 @@ func MaskedPaths() []string {
 		"/proc/scsi",
 		"/proc/timer_list",
 		"/proc/timer_stats",
+		"/sys/devices/virtual/dmi",
 		"/sys/devices/virtual/powercap",
 		"/sys/firmware",
+		"/sys/hypervisor",
 	}
+	// The counts of overheating tell what other sandboxes compute. Newer Docker engines mask them, too.
+	throttled, err := filepath.Glob(sys + "/devices/system/cpu/cpu*/thermal_throttle")
+	if err != nil {
+		return masked // cannot be: the pattern is right
+	}
+	for _, dir := range throttled {
+		masked = append(masked, "/sys"+strings.TrimPrefix(dir, sys))
+	}
+	return masked
 }
 
 // ReadonlyPaths can be read but not written: Docker's default, and /dev itself, which a runtime mounts
