@@ -49,6 +49,7 @@ const (
 	LooseFilter  Promise = "loose_filter"  // a template may loosen the system call filter
 	OwnCgroup    Promise = "own_cgroup"    // a cgroup namespace: the host's groups are not seen
 	EngineLimits Promise = "engine_limits" // the cgroup holds all limits: no swap, a short CPU period, the processes
+	Terminals    Promise = "terminals"     // a sandbox has hardening.MaxTerminals pseudo terminals at most
 )
 
 // Event says that a sandbox changed.

@@ -122,7 +122,9 @@ func (d *Driver) Close() error {
 // or two with runsc.
 func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
 	const without = "the engine has one for all containers or none (userns-remap), and none for one container"
-	c := driver.Capabilities{Name: Name, Network: "none", Isolated: true}
+	c := driver.Capabilities{Name: Name, Network: "none", Isolated: true, Unkept: map[driver.Promise]string{
+		driver.Terminals: "the engine mounts them without a bound; the limits of processes and open files bound those of a sandbox",
+	}}
 	return runtimes.Capabilities(ctx, c, func(ctx context.Context, runtime string) (problem, _ string, err error) {
 		_, problem, err = probes{d}.probed(ctx, runtime)
 		return problem, without, err

@@ -24,6 +24,7 @@ func (s *suite) limits(t *testing.T) {
 	t.Run("PIDs", s.limitPIDs)
 	t.Run("Tmpfs", s.limitTmpfs)
 	t.Run("Files", s.limitFiles)
+	t.Run("Terminals", s.limitTerminals)
 	t.Run("Core", s.limitCore)
 	t.Run("CPU", s.limitCPU)
 	t.Run("Cgroup", s.limitCgroup)
@@ -132,6 +133,21 @@ func (s *suite) limitCore(t *testing.T) {
 		if got.Signal != int(syscall.SIGABRT) || got.Core {
 			t.Errorf("a crash with a limit of %d: %+v, want SIGABRT and no core dump", limit, got)
 		}
+	}
+}
+
+// limitTerminals: a sandbox leaves pseudo terminals to its neighbours.
+func (s *suite) limitTerminals(t *testing.T) {
+	if !s.keeps(t, driver.Terminals) {
+		t.Skip("capability Unkept: the engine mounts the terminals")
+	}
+	r := s.start(t)
+	if ownKernel(t, r) {
+		t.Skip("that kernel has terminals of its own")
+	}
+	resp := r.ask(t, probewire.Request{Op: probewire.OpOpenFiles, Path: "/dev/ptmx", N: 2 * hardening.MaxTerminals, Child: true})
+	if resp.Errno != int(syscall.ENOSPC) || resp.N != hardening.MaxTerminals {
+		t.Errorf("%d terminals, then %q; want no space after %d", resp.N, resp.Err, hardening.MaxTerminals)
 	}
 }
 

@@ -191,6 +191,7 @@ func (o Options) unkept() map[driver.Promise]string {
 		driver.TmpfsFiles:   "Kubernetes bounds the bytes of volumes in memory and not their files, and gVisor has a /dev/shm of its own; the memory limit bounds those",
 		driver.MaskedPaths:  "the container engine of the node says which parts of /proc and /sys are masked",
 		driver.OwnCgroup:    "the container engine of the node makes one on nodes of cgroup version 2",
+		driver.Terminals:    "the container engine of the node mounts them without a bound; the limits of processes and open files bound those of a sandbox",
 		driver.EngineLimits: "the kubelet says the period of the CPU limit, the node whether there is swap, and processes are counted by uid",
 	}
 	if o.Seccomp == "" {

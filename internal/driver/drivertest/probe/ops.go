@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -260,7 +261,7 @@ func openFiles(req probewire.Request) (probewire.Response, error) {
 		}
 	}()
 	for range req.N {
-		f, err := os.Open("/dev/null")
+		f, err := os.Open(cmp.Or(req.Path, "/dev/null"))
 		if err != nil {
 			return probewire.Response{N: int64(len(files))}, err
 		}

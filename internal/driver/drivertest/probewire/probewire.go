@@ -41,7 +41,7 @@ const (
 	OpAlloc      Op = "alloc"      // N bytes of memory, touched
 	OpFork       Op = "fork"       // starts up to N processes -> N started
 	OpFill       Op = "fill"       // Path, N: writes N bytes into a file -> N written
-	OpOpenFiles  Op = "openfiles"  // N: opens N files at once -> N opened
+	OpOpenFiles  Op = "openfiles"  // N, Path: opens a file ("": /dev/null) N times at once -> N opened
 	OpBurn       Op = "burn"       // N milliseconds of two busy threads -> N microseconds of CPU used
 	OpExec       Op = "exec"       // Path: runs a program -> Text its output
 	OpExit       Op = "exit"       // the program itself ends with status N

@@ -18,6 +18,10 @@ func ShmBytes(spec sandbox.Spec) int64 {
 	return DefaultShmBytes
 }
 
+// MaxTerminals bounds the pseudo terminals of a sandbox. The kernel has 3,072 for all containers of a host: a sandbox
+// that took them would leave its neighbours without one.
+const MaxTerminals = 128
+
 // The kernel's CPU quota, in microseconds. The kernel checks a sandbox's use only when a period begins. In a
 // long period, its processes hold every CPU for long, and a neighbour waits behind them.
 const (

@@ -107,11 +107,20 @@ func resources(in Input) *specs.LinuxResources {
 	}
 }
 
+// terminalOptions are the mount options of pseudo terminals. A kernel of the runtime's own has its own supply of them.
+func terminalOptions(in Input) []string {
+	out := []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", fmt.Sprintf("gid=%d", hardening.TerminalGroup(in.Spec.UID, in.UserNamespace))}
+	if !in.Runtime.OwnKernel {
+		out = append(out, fmt.Sprintf("max=%d", hardening.MaxTerminals))
+	}
+	return out
+}
+
 func mounts(in Input) []specs.Mount {
 	out := []specs.Mount{
 		{Type: "proc", Source: "proc", Destination: "/proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Type: "tmpfs", Source: "tmpfs", Destination: "/dev", Options: []string{"nosuid", "strictatime", "mode=755", "size=64k"}},
-		{Type: "devpts", Source: "devpts", Destination: "/dev/pts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", fmt.Sprintf("gid=%d", hardening.TerminalGroup(in.Spec.UID, in.UserNamespace))}},
+		{Type: "devpts", Source: "devpts", Destination: "/dev/pts", Options: terminalOptions(in)},
 		{Type: "tmpfs", Source: "shm", Destination: "/dev/shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", hardening.ShmBytes(in.Spec))}},
 		{Type: "mqueue", Source: "mqueue", Destination: "/dev/mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Type: "sysfs", Source: "sysfs", Destination: "/sys", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
