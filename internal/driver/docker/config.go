@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/docker/go-units"
@@ -58,6 +59,16 @@ func containerOptions(spec sandbox.Spec, rt engineRuntime, seccomp, etc string) 
 			Resources: resources(spec, rt),
 		},
 	}, nil
+}
+
+// withoutImages adds to the variables of PID 1 the names of an image's variables: one without a value is taken away.
+func withoutImages(env, names []string) []string {
+	for _, name := range names {
+		if !slices.ContainsFunc(env, func(own string) bool { return strings.HasPrefix(own, name+"=") }) {
+			env = append(env, name)
+		}
+	}
+	return env
 }
 
 func resources(spec sandbox.Spec, rt engineRuntime) container.Resources {

@@ -89,7 +89,7 @@ func harness(t *testing.T, runtime string) drivertest.Harness {
 		drivertest.Missing(t, "the engine's runtime "+runtime, "it is not registered")
 	}
 	image := "skerry/drivertest-" + runtime + ":1"
-	importImage(t, c, image, "LABEL from.image=1", "LABEL color=image")
+	importImage(t, c, image, "LABEL from.image=1", "LABEL color=image", "ENV FROM_IMAGE=1", "ENV PATH=/image")
 	root := t.TempDir()
 	must(t, os.Chmod(root, 0o755))
 	return drivertest.Harness{

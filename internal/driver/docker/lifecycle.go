@@ -53,14 +53,14 @@ func (d creation) create(ctx context.Context, rt engineRuntime, spec sandbox.Spe
 	if !errors.Is(err, sandbox.NotFound) {
 		return sandbox.Instance{}, err
 	}
-	volumes, err := d.checkImage(ctx, spec)
+	image, err := d.checkImage(ctx, spec)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
 	if err := hardening.CheckSources(spec); err != nil {
 		return sandbox.Instance{}, err
 	}
-	made, err := d.make(ctx, rt, spec, volumes)
+	made, err := d.make(ctx, rt, spec, image)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
@@ -88,21 +88,29 @@ func (d creation) existing(ctx context.Context, there sandbox.Instance) (sandbox
 	return driver.Existing(there)
 }
 
-// checkImage reports an image that is not there, and returns what takes the place of the volumes that it declares:
-// the engine's own would have no bound.
-func (d creation) checkImage(ctx context.Context, spec sandbox.Spec) ([]hardening.Tmpfs, error) {
+// declared is what the engine would take over from an image.
+type declared struct {
+	volumes []hardening.Tmpfs // in the place of the image's: the engine's own would have no bound
+	env     []string          // the names of its variables, which would steer PID 1
+}
+
+// checkImage reports an image that is not there, and returns what it declares.
+func (d creation) checkImage(ctx context.Context, spec sandbox.Spec) (declared, error) {
 	image := spec.Image
 	if image == "" {
-		return nil, sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
+		return declared{}, sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
 	}
 	got, err := d.findImage(ctx, image)
-	if err != nil {
-		return nil, err
+	if err != nil || got.Config == nil {
+		return declared{}, err
 	}
-	if got.Config == nil {
-		return nil, nil
+	var out declared
+	for _, variable := range got.Config.Env {
+		name, _, _ := strings.Cut(variable, "=")
+		out.env = append(out.env, name)
 	}
-	return hardening.VolumeMounts(slices.Collect(maps.Keys(got.Config.Volumes)), spec)
+	out.volumes, err = hardening.VolumeMounts(slices.Collect(maps.Keys(got.Config.Volumes)), spec)
+	return out, err
 }
 
 // findImage asks the engine for an image. NotFound: there is none of that name.
@@ -129,8 +137,8 @@ func (d *Driver) ImageNow(ctx context.Context, image string) (string, error) {
 //
 // The engine finishes a request whether or not the client waits for the answer. So a request that makes
 // something is not cut off with ctx: nothing would tell when it is time to take away what it made.
-func (d creation) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (made bool, err error) {
-	options, err := d.options(rt, spec, volumes)
+func (d creation) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec, image declared) (made bool, err error) {
+	options, err := d.options(rt, spec, image)
 	if err != nil {
 		return false, err
 	}
@@ -155,7 +163,7 @@ func (d creation) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec,
 }
 
 // options writes the sandbox's files of /etc and returns the engine's options.
-func (d creation) options(rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (client.ContainerCreateOptions, error) {
+func (d creation) options(rt engineRuntime, spec sandbox.Spec, image declared) (client.ContainerCreateOptions, error) {
 	seccomp, err := hardening.SeccompJSON(rt.Runtime, spec.Loosen...)
 	if err != nil {
 		return client.ContainerCreateOptions{}, sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
@@ -165,7 +173,8 @@ func (d creation) options(rt engineRuntime, spec sandbox.Spec, volumes []hardeni
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	for _, v := range volumes {
+	options.Config.Env = withoutImages(options.Config.Env, image.env)
+	for _, v := range image.volumes {
 		options.HostConfig.Tmpfs[v.Target] = strings.Join(v.Options(spec.UID), ",")
 	}
 	// Another server of this host may have made the folder just now, with the same files.
