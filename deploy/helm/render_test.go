@@ -43,6 +43,7 @@ func TestMistakes(t *testing.T) {
 		"no key":                   {"apiKey.existingSecret=", "apiKey.existingSecret is empty: no client could call the server"},
 		"no Redis":                 {"redis.deploy=false", "redis.external.existingSecret is empty"},
 		"two Redis":                {"redis.external.existingSecret=r", "exclude each other"},
+		"open Redis":               {"networkPolicy.enabled=false", "every pod of the cluster could make itself an administrator's key"},
 		"two files":                {"extensions.existingSecret=e,extensions.config.mcpServers.x.command=y", "extensions.config and extensions.existingSecret exclude each other"},
 		"its own namespace":        {"sandboxes.namespace=skerry", "set sandboxes.createNamespace to false"},
 		"no issuer":                {"tls.certManager.enabled=true", "tls.certManager.issuerRef.name is empty"},

@@ -91,6 +91,9 @@ app.kubernetes.io/component: redis
 {{- if and .Values.redis.deploy .Values.redis.external.existingSecret -}}
 {{- fail "redis.deploy and redis.external.existingSecret exclude each other: set redis.deploy to false to use your own Redis" -}}
 {{- end -}}
+{{- if and .Values.redis.deploy (not .Values.networkPolicy.enabled) -}}
+{{- fail "networkPolicy.enabled is false, and redis.deploy runs a Redis without a password: every pod of the cluster could make itself an administrator's key; use redis.external, or leave the policies on" -}}
+{{- end -}}
 {{- if and .Values.extensions.config .Values.extensions.existingSecret -}}
 {{- fail "extensions.config and extensions.existingSecret exclude each other" -}}
 {{- end -}}
