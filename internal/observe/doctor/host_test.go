@@ -41,6 +41,25 @@ func TestKernel(t *testing.T) {
 	}
 }
 
+// TestWatchers: sandboxes with a user namespace share root's inotify instances, of which most hosts have 128.
+func TestWatchers(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "max_user_instances")
+	for content, want := range map[string][]string{
+		"128\n": {"warning inotify|fs.inotify.max_user_instances="}, "1048576\n": nil, "": nil,
+	} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := &Report{}
+		watchers(r, file)
+		said(t, content, r, want...)
+	}
+	r := &Report{}
+	watchers(r, file+"-none")
+	said(t, "no inotify", r)
+}
+
 func TestCgroups(t *testing.T) {
 	for _, c := range []struct {
 		version int

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -61,8 +62,11 @@ func userNamespaces() bool {
 	return err == nil
 }
 
-// Kernel looks at the kernel's version and at what Skerry uses of it.
-func Kernel(_ context.Context, r *Report) { kernel(r, features) }
+// Kernel looks at the kernel's version, at what Skerry uses of it, and at what it has once for all sandboxes.
+func Kernel(_ context.Context, r *Report) {
+	kernel(r, features)
+	watchers(r, "/proc/sys/fs/inotify/max_user_instances")
+}
 
 func kernel(r *Report, features []feature) {
 	version := "an unknown kernel"
@@ -81,6 +85,24 @@ func kernel(r *Report, features []feature) {
 		if !slices.Contains(have, f.name) {
 			r.Add(Line{Name: f.name, State: f.need, Detail: "is missing: " + f.means, Fix: "use Linux " + f.since + " or newer, with " + f.name + " allowed for this process"})
 		}
+	}
+}
+
+// leastWatchers is a number of inotify instances that one sandbox hardly opens: the kernel counts about a kilobyte for
+// each against its memory limit.
+const leastWatchers = 1 << 20
+
+// watchers looks at the number of inotify instances of a user. Root makes the user namespaces of sandboxes, so the
+// kernel counts what code opens in them as root's, too.
+func watchers(r *Report, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return // a kernel without inotify has nothing to take away
+	}
+	most, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err == nil && most < leastWatchers {
+		r.Warn("inotify", "sysctl -w fs.inotify.max_user_instances=1048576, and the same line in /etc/sysctl.d",
+			"%d instances for root and all sandboxes with a user namespace: one sandbox can take them all, and no other program of root's gets one", most)
 	}
 }
 
