@@ -18,6 +18,7 @@ import (
 func (b *builder) openDriver(ctx context.Context) (driver.Driver, error) {
 	switch b.cfg.Driver {
 	case "containerd":
+		raiseInotify(inotifyFile, b.log)
 		return b.closing(openContainerd(ctx, b.cfg, b.log))
 	case "kubernetes":
 		return b.closing(openKubernetes(ctx, b.cfg, b.log))
@@ -35,6 +36,7 @@ func (b *builder) openDriver(ctx context.Context) (driver.Driver, error) {
 		}
 		b.log.Info("no Docker daemon answers; using the oci driver")
 	}
+	raiseInotify(inotifyFile, b.log)
 	d, err := oci.New(oci.Options{Root: filepath.Join(b.cfg.Data, "oci"), CgroupParent: b.cfg.CgroupParent, Log: b.log})
 	if err != nil {
 		return nil, fmt.Errorf("driver oci: %w", err)
