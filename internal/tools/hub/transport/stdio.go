@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
@@ -84,10 +85,8 @@ func (s *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 // decode returns the messages of a line: one, those of a batch, or none.
 func (s *stdioConn) decode(line []byte) []jsonrpc.Message {
 	parts := []json.RawMessage{line}
-	if line[0] == '[' {
-		if err := json.Unmarshal(line, &parts); err != nil {
-			parts = nil
-		}
+	if line[0] == '[' && (jsonedit.Values(line) > maxValues || json.Unmarshal(line, &parts) != nil) {
+		parts = nil
 	}
 	var list []jsonrpc.Message
 	for _, part := range parts {

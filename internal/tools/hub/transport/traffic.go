@@ -2,9 +2,12 @@ package transport
 
 import (
 	"encoding/json"
+	"fmt"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 )
 
 // Traffic looks at the messages that come over one link, before the SDK does and in the order in which
@@ -55,15 +58,29 @@ func (t *Traffic) observe(msg jsonrpc.Message, by *Capture) (changed bool) {
 	case *jsonrpc.Response:
 		if w, ok := t.take(msg.ID.Raw()); ok && msg.Error == nil {
 			w.c.answer(msg, w.method)
-			return true
+			changed = true
+		}
+		if jsonedit.Values(msg.Result) > maxValues {
+			msg.Result, msg.Error = nil, &jsonrpc.Error{Code: codeManyValues, Message: fmt.Sprintf("the result has more than %d values", maxValues)}
+			changed = true
 		}
 	case *jsonrpc.Request:
+		if jsonedit.Values(msg.Params) > maxValues {
+			msg.Params = nil
+			return true
+		}
 		if !msg.IsCall() && t.hear != nil {
 			t.hear(msg, by)
 		}
 	}
-	return false
+	return changed
 }
+
+// maxValues bounds what the SDK decodes: a value has two bytes, and takes a hundred of memory, or two for a tool.
+const maxValues = 250_000
+
+// codeManyValues is the code of the error that stands for a result with more values.
+const codeManyValues = -32098
 
 // text is see for a message that is not decoded yet. It returns what the SDK is to read in its place.
 func (t *Traffic) text(body []byte, by *Capture) []byte {
