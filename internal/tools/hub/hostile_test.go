@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -303,6 +305,40 @@ func TestPages(t *testing.T) {
 			t.Errorf("%d pages: %v, %d tools", pages, err, len(set.Tools))
 		}
 	}
+}
+
+// TestUselessTools: a list of tools that are no use does not fill the log.
+func TestUselessTools(t *testing.T) {
+	t.Parallel()
+	configs, servers := rawServers(t)
+	servers["json"].tools = strings.Repeat(`,{"name":"two\u0007","inputSchema":{"type":"object"}}`, 500)
+	var log logBuffer
+	r := open(t, withServers(`"x":`+configOf(configs["json"])), func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	if _, err := r.Catalog.Tools(context.Background(), alice); err != nil {
+		t.Fatal(err)
+	}
+	text := log.String()
+	if n := strings.Count(text, "tool left out"); n != maxLogged || !strings.Contains(text, "more tools left out") || !strings.Contains(text, "tools=480") {
+		t.Errorf("%d lines: %.2000s", n, text)
+	}
+}
+
+// logBuffer is a log in memory.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // TestBackOff: a server that is down is not asked with every call, and is found again when it is up.

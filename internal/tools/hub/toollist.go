@@ -30,6 +30,7 @@ const (
 	maxDescription = 16 << 10
 	maxSchema      = 256 << 10
 	maxListed      = 8 << 20 // bytes of all descriptions and schemas
+	maxLogged      = 20      // tools that are left out, by name: a server may list a million of no use
 )
 
 // tool is one tool of a server with what checks its arguments.
@@ -100,6 +101,7 @@ func (c *dial) list(ctx context.Context, l *link) (*toolList, error) {
 	names := map[string]bool{}
 	bytesLeft := maxListed
 	cursor := ""
+	leftOut := 0
 	var ttl time.Duration
 	for range maxPages {
 		page, next, good, err := listPage(ctx, l, cursor)
@@ -123,7 +125,9 @@ func (c *dial) list(ctx context.Context, l *link) (*toolList, error) {
 				}
 			}
 			if why != "" {
-				c.o.Log.Warn("MCP server: tool left out", "server", c.key.server, "tool", excerpt.Of(p.Name, serverconfig.MaxToolName), "why", why)
+				if leftOut++; leftOut <= maxLogged {
+					c.o.Log.Warn("MCP server: tool left out", "server", c.key.server, "tool", excerpt.Of(p.Name, serverconfig.MaxToolName), "why", why)
+				}
 				continue
 			}
 			names[t.Name] = true
@@ -134,6 +138,9 @@ func (c *dial) list(ctx context.Context, l *link) (*toolList, error) {
 			break
 		}
 		cursor = next
+	}
+	if leftOut > maxLogged {
+		c.o.Log.Warn("MCP server: more tools left out", "server", c.key.server, "tools", leftOut-maxLogged)
 	}
 	if cursor != "" {
 		c.o.Log.Warn("MCP server: the rest of its list of tools is left out", "server", c.key.server, "pages", maxPages)
