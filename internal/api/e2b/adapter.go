@@ -12,8 +12,6 @@ import (
 	"net/http"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/filesystem/filesystemconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process/processconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
@@ -121,9 +119,8 @@ func named(r *http.Request) string {
 
 // envd is what E2B's daemon in a sandbox does.
 func (b *routes) envd() {
-	limit := connect.WithReadMaxBytes(maxBodyBytes)
-	_, processes := processconnect.NewProcessHandler(&processService{a: b.a}, limit)
-	_, filesystem := filesystemconnect.NewFilesystemHandler(&filesystemService{a: b.a}, limit)
+	_, processes := processconnect.NewProcessHandler(&processService{a: b.a}, bounded())
+	_, filesystem := filesystemconnect.NewFilesystemHandler(&filesystemService{a: b.a}, bounded())
 	rpc := func(adapted rest.AdapterRoute, h http.Handler) {
 		adapted.Method, adapted.Thread, adapted.Server = http.MethodPost, named, route.Holder
 		adapted.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
@@ -140,7 +137,7 @@ func (b *routes) envd() {
 		b.list = append(b.list, adapted)
 	}
 	rpc(rest.AdapterRoute{Path: processconnect.ProcessStartProcedure, Starts: true}, processes)
-	rpc(rest.AdapterRoute{Path: processconnect.ProcessConnectProcedure}, processes)
+	rpc(rest.AdapterRoute{Path: processconnect.ProcessConnectProcedure, Follows: true}, processes)
 	for _, path := range []string{
 		processconnect.ProcessListProcedure, processconnect.ProcessUpdateProcedure, processconnect.ProcessSendInputProcedure,
 		processconnect.ProcessSendSignalProcedure, processconnect.ProcessCloseStdinProcedure,

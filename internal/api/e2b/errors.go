@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -118,6 +119,9 @@ func readJSON(r *http.Request, to any) error {
 	}
 	if len(data) == 0 {
 		return nil
+	}
+	if err := route.CheckJSON(data); err != nil {
+		return err
 	}
 	if err := json.Unmarshal(data, to); err != nil {
 		return sandbox.Errorf(sandbox.Invalid, "the body is not the JSON that is wanted: %w", err)

@@ -39,6 +39,10 @@ type Options struct {
 	Host    Host
 	Tracer  *tracing.Tracer // nil: no spans
 	MaxBody int64           // bytes of a request
+	// CheckBody refuses the JSON of a request that would take too much memory.
+	CheckBody func(text []byte) error
+	// Follow counts a request that listens until leave is called, or refuses it.
+	Follow  func(o sandbox.Owner) (leave func(), err error)
 	Version string
 	Log     *slog.Logger
 }
@@ -101,6 +105,13 @@ func scopeOf(ctx context.Context) *Scope {
 // of the request is not good any more, until stop.
 func (m *Server) Serve(w http.ResponseWriter, r *http.Request, scope Scope, watch func(r *http.Request, revoked func()) (stop func())) {
 	scope.modern = r.Header.Get(versionHeader) >= statelessVersion
+	text := m.peek(r)
+	leave, err := m.admit(text, scope.Caller.Owner)
+	if err != nil {
+		m.o.Host.WriteError(w, r, err)
+		return
+	}
+	defer leave()
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), scopeKey{}, &scope))
 	defer cancel()
 	r = r.WithContext(ctx)
@@ -117,27 +128,59 @@ func (m *Server) Serve(w http.ResponseWriter, r *http.Request, scope Scope, watc
 		session.serve(w, r)
 	case r.Header.Get(sessionHeader) != "" && !scope.modern:
 		http.Error(w, "session not found", http.StatusNotFound) // as the protocol wants: begin a new one
-	case !scope.modern && r.Method == http.MethodPost && m.isInitialize(r):
+	case !scope.modern && r.Method == http.MethodPost && isInitialize(text):
 		m.begin(w, r, &scope)
 	default:
 		m.stateless.ServeHTTP(w, r)
 	}
 }
 
-// isInitialize looks into the body of a request, which it leaves as it was.
-func (m *Server) isInitialize(r *http.Request) bool {
-	if r.ContentLength > m.o.MaxBody {
-		return false
+// maxBatch is how many messages one request may have: they count as one request, and are handled at once.
+const maxBatch = 32
+
+// admit refuses what the SDK would take, whatever it costs. leave is called when the request is answered.
+func (m *Server) admit(text []byte, o sandbox.Owner) (leave func(), err error) {
+	if err := m.o.CheckBody(text); err != nil {
+		return nil, err
+	}
+	type message struct {
+		Method string `json:"method"`
+	}
+	var one message
+	var batch []json.RawMessage
+	if json.Unmarshal(text, &batch) == nil && len(batch) > maxBatch {
+		return nil, sandbox.Errorf(sandbox.Invalid, "a batch of %d messages: at most %d", len(batch), maxBatch)
+	}
+	for _, raw := range append(batch, text) {
+		if json.Unmarshal(raw, &one) == nil && one.Method == "subscriptions/listen" {
+			return m.o.Follow(o)
+		}
+	}
+	return func() {}, nil
+}
+
+// peek returns the body of a request, which it leaves as it was; nil: it is too long, or does not come whole.
+func (m *Server) peek(r *http.Request) []byte {
+	if r.Method != http.MethodPost || r.ContentLength > m.o.MaxBody {
+		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, m.o.MaxBody+1))
 	if err != nil {
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(text), failing{err}))
-		return false
+		return nil
 	}
 	r.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(text), r.Body), r.Body}
+	if int64(len(text)) > m.o.MaxBody {
+		return nil
+	}
+	return text
+}
+
+// isInitialize reports whether a request begins a session.
+func isInitialize(text []byte) bool {
 	var msg struct {
 		Method string `json:"method"`
 		Params struct {

@@ -34,6 +34,8 @@ type AdapterRoute struct {
 	Starts bool
 	// Endless: the answer goes on until the client ends it; the server does when it stops.
 	Endless bool
+	// Follows: the answer goes on as long as what was started otherwise.
+	Follows bool
 	Serve   func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string)
 }
 
@@ -51,7 +53,7 @@ func (s adapterRoutes) add(engine *gin.Engine) {
 	for _, a := range s.adapters {
 		for _, adapted := range a.Routes {
 			r := route.Agents.At(adapted.Server)
-			if r.Endless = adapted.Endless; adapted.Starts {
+			if r.Endless, r.Follows = adapted.Endless, adapted.Follows; adapted.Starts {
 				r.Counts = route.WithExec
 			}
 			s.table.Declare(adapted.Method, adapted.Path, r)

@@ -20,6 +20,7 @@ type checks struct {
 	authorize   *access.Authorizer
 	forward     *forward.Forwarder
 	limits      *requestLimits
+	followers   *followers
 	table       *route.Table
 	idempotency *idempotency.Handler
 }
@@ -33,6 +34,7 @@ func (s *server) checks() checks {
 		authorize:   &access.Authorizer{Routes: s.table, Refused: o.AuthRefused},
 		forward:     &forward.Forwarder{Placement: o.Placement, RemoteFiles: o.RemoteFiles, Routes: s.table, Tracer: o.Tracer, Log: o.Log},
 		limits:      &requestLimits{limits: o.Limits, table: s.table},
+		followers:   s.followers,
 		table:       s.table,
 		idempotency: &idempotency.Handler{Memory: o.Idempotency, Log: o.Log},
 	}
@@ -40,7 +42,7 @@ func (s *server) checks() checks {
 
 // limited are the checks of a request whose body is its handler's business.
 func (c checks) limited() []gin.HandlerFunc {
-	return []gin.HandlerFunc{c.access.Authenticate, c.authorize.Authorize, c.forward.Place, c.limits.limit}
+	return []gin.HandlerFunc{c.access.Authenticate, c.authorize.Authorize, c.forward.Place, c.limits.limit, c.followers.bound}
 }
 
 // all are the checks of a request to the API.

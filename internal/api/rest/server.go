@@ -100,6 +100,7 @@ type server struct {
 	idle      time.Duration
 	recheck   time.Duration // of the credential of a request that goes on
 	follows   chan struct{} // places of those who follow or export the audit log
+	followers *followers
 	archives  files.Places
 	routes    gin.RoutesInfo // all there are
 }
@@ -125,8 +126,9 @@ func newServer(o Options) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	table := route.NewTable()
 	return &server{
-		o: o, guard: g, table: route.NewTable(), archives: files.NewPlaces(), follows: make(chan struct{}, maxFollowers),
+		o: o, guard: g, table: table, followers: &followers{table: table}, archives: files.NewPlaces(), follows: make(chan struct{}, maxFollowers),
 		heartbeat: eventstream.Heartbeat, idle: exchange.IdleTimeout, recheck: access.RecheckEvery,
 	}, nil
 }
@@ -173,7 +175,7 @@ func (s *server) handler() (http.Handler, error) {
 		return nil, err
 	}
 	docsRoutes{s.table}.add(engine, doc)
-	endpoint := mcp.Options{Service: o.Service, Host: mcpErrors{o.Log}, Tracer: o.Tracer, MaxBody: route.MaxJSONBytes, Version: o.Version, Log: o.Log}
+	endpoint := mcp.Options{Service: o.Service, Host: mcpErrors{o.Log}, Tracer: o.Tracer, MaxBody: route.MaxJSONBytes, CheckBody: route.CheckJSON, Follow: s.followers.enter, Version: o.Version, Log: o.Log}
 	mcpRoutes{s.table, checks.access, endpoint}.add(engine.Group("", append(checks.limited(), s.table.CheckBody)...))
 	adapterRoutes{s.table, checks, o.Adapters}.add(engine)
 	s.routes = engine.Routes()
@@ -205,7 +207,7 @@ func apiConfig(version string) huma.Config {
 	if version == "" {
 		version = "dev"
 	}
-	format := huma.DefaultJSONFormat
+	format := route.JSONFormat()
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",

@@ -9,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 )
 
 // ErrLimit is wrapped by errors about messages beyond their limits.
@@ -47,6 +50,25 @@ func (t Table) Unmarshal(raw []byte, m proto.Message) error {
 	}
 	return options.Unmarshal(raw, m)
 }
+
+// jsonFields is how many members a JSON text may have beside what Limits count: plain fields, and unknown ones.
+const jsonFields = 100
+
+// DecodeJSON decodes the JSON form of a message within the limits of its kind.
+func (t Table) DecodeJSON(text []byte, m proto.Message) error {
+	desc := m.ProtoReflect().Descriptor()
+	limits := t.Of(desc)
+	if len(text) > limits.Bytes {
+		return fmt.Errorf("%w: %s of %d bytes, at most %d", ErrLimit, desc.Name(), len(text), limits.Bytes)
+	}
+	if jsonedit.Values(text) > limits.Values+jsonFields {
+		return fmt.Errorf("%w: %s with more than %d values", ErrLimit, desc.Name(), limits.Values)
+	}
+	return jsonOptions.Unmarshal(text, m)
+}
+
+// jsonOptions are options for JSON.
+var jsonOptions = protojson.UnmarshalOptions{DiscardUnknown: true, Resolver: new(protoregistry.Types)}
 
 // options drop unknown fields, and know no extensions: count does not see those.
 var options = proto.UnmarshalOptions{DiscardUnknown: true, Resolver: new(protoregistry.Types)}

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/access"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/eventstream"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
@@ -22,6 +23,7 @@ type execRoutes struct {
 	api       *route.API
 	runs      service.Runs
 	execs     service.Execs
+	access    *access.Authenticator
 	heartbeat time.Duration
 }
 
@@ -111,7 +113,7 @@ func (s execRoutes) add() {
 	route.Register(s.api, op, func(ctx context.Context, in *ExecIn) (*route.Written, error) {
 		return s.result(ctx, in.Thread, in.Exec, s.execs.Exec, service.Shown)
 	})
-	op = s.resultOp(route.On(http.MethodGet, "/api/threads/{thread}/execs/{exec}/events", "execEvents", route.TagRun, route.Agents.At(route.ExecOwner), "The events of an exec after a number, as they come"))
+	op = s.resultOp(route.On(http.MethodGet, "/api/threads/{thread}/execs/{exec}/events", "execEvents", route.TagRun, route.Agents.At(route.ExecOwner).Following(), "The events of an exec after a number, as they come"))
 	delete(op.Responses["200"].Content, "application/json")
 	route.Register(s.api, op, s.execEvents)
 	route.Register(s.api, route.On(http.MethodPost, "/api/threads/{thread}/execs/{exec}/stdin", "execStdin", route.TagRun, route.Agents.At(route.ExecOwner), "Write to a running exec, or close its stdin"), s.execStdin)

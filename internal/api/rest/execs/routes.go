@@ -23,7 +23,7 @@ type Routes struct {
 
 // Add adds the routes to api.
 func (r Routes) Add(api *route.API) {
-	execRoutes{api, r.Runs, r.Execs, r.Heartbeat}.add()
+	execRoutes{api, r.Runs, r.Execs, r.Access, r.Heartbeat}.add()
 	contextRoutes{api, r.Contexts}.add()
 }
 

@@ -43,19 +43,28 @@ type execStream struct {
 
 // stream follows an exec to its end. shape makes of the result what the last event shows.
 func (s execRoutes) stream(ctx context.Context, w http.ResponseWriter, thread, exec string, after uint64, shape func(*sandbox.Result) any) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, because := context.WithCancelCause(ctx)
+	cancel := func() { because(nil) }
 	defer cancel()
-	e := &execStream{x: exchange.Of(ctx), w: w, exec: exec, after: after, shape: shape, beat: s.heartbeat, gone: cancel}
+	x := exchange.Of(ctx)
+	defer s.access.Watch(x.Request, x.Caller, func() { because(errRevoked) })()
+	e := &execStream{x: x, w: w, exec: exec, after: after, shape: shape, beat: s.heartbeat, gone: cancel}
 	e.enc = json.NewEncoder(&e.out)
 	e.enc.SetEscapeHTML(false)
 	var wg sync.WaitGroup
 	wg.Go(func() { e.keepAlive(ctx) })
 	from := after - min(after, lookBack)
-	err := s.execs.Events(ctx, exchange.CallerOf(ctx), thread, exec, from, e.emit)
+	err := s.execs.Events(ctx, x.Caller, thread, exec, from, e.emit)
+	if err != nil && errors.Is(context.Cause(ctx), errRevoked) {
+		err = errRevoked
+	}
 	cancel()
 	wg.Wait()
 	e.end(ctx, err)
 }
+
+// errRevoked ends the stream of a client whose credential is not good any more. The exec goes on.
+var errRevoked = sandbox.Errorf(sandbox.Unauthorized, "the key is not valid any more")
 
 func (e *execStream) keepAlive(ctx context.Context) {
 	tick := time.NewTicker(e.beat)

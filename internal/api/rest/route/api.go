@@ -9,10 +9,35 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // MaxJSONBytes bounds the body of a request, but for raw uploads.
 const MaxJSONBytes = 32 << 20
+
+// maxJSONValues bounds what the JSON of a request holds: the two bytes of a value take up to a hundred of memory.
+const maxJSONValues = 250_000
+
+// CheckJSON refuses a body that would take much more memory than it has bytes. It comes before the body is decoded.
+func CheckJSON(body []byte) error {
+	if jsonedit.Values(body) > maxJSONValues {
+		return sandbox.Errorf(sandbox.Invalid, "the body has more than %d values", maxJSONValues)
+	}
+	return nil
+}
+
+// JSONFormat is how bodies are read and written.
+func JSONFormat() huma.Format {
+	f := huma.DefaultJSONFormat
+	f.Unmarshal = func(body []byte, to any) error {
+		if err := CheckJSON(body); err != nil {
+			return err
+		}
+		return huma.DefaultJSONFormat.Unmarshal(body, to)
+	}
+	return f
+}
 
 // API is where routes are registered, each with its rule, its handler and its part of the OpenAPI document.
 type API struct {

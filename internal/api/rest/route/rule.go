@@ -20,6 +20,9 @@ type Rule struct {
 	Counts   Counts
 	// Endless: the answer goes on until the client or this server ends it.
 	Endless bool
+	// Follows: the answer goes on as long as something that was started otherwise. Of these and endless ones a
+	// caller has a bounded number at once.
+	Follows bool
 	// Bodies are the media types that the route takes; nil: JSON.
 	Bodies []string
 }
@@ -39,6 +42,12 @@ func (r Rule) WithExec() Rule {
 // Streaming returns the rule of a route whose answer has no end of its own.
 func (r Rule) Streaming() Rule {
 	r.Endless = true
+	return r
+}
+
+// Following returns the rule of a route whose answer follows what was started otherwise.
+func (r Rule) Following() Rule {
+	r.Follows = true
 	return r
 }
 
