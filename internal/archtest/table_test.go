@@ -22,7 +22,7 @@ var table = []row{
 
 	{"internal/api/auth", "sandbox store", "keys are records"},
 	{"internal/api/auth/oidc", "sandbox", "a token says all there is to know"},
-	{"internal/api/deerflow", "sandbox api/auth workspace/paths", "it translates to the public API, whose handler comes in; keys of addresses through an interface that it declares"},
+	{"internal/api/deerflow", "sandbox api/auth platform/jsonedit workspace/paths", "it translates to the public API, whose handler comes in; keys of addresses through an interface that it declares"},
 	{"internal/api/e2b", "sandbox service audit workspace/paths api/rest api/e2b/... api/rest/route platform/boundedproto platform/keylock", "an adapter translates to use cases; its routes are served as all others"},
 	{"internal/api/e2b/envd/filesystem", "", "generated"},
 	{"internal/api/e2b/envd/filesystem/filesystemconnect", "api/e2b/envd/filesystem", "generated"},

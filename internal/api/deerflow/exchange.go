@@ -15,12 +15,15 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 const (
 	// maxBody bounds a request: a file of 50 MiB, DeerFlow's limit of an upload, in base64, and a little.
 	maxBody = 72 << 20
+	// maxValues bounds what a body is decoded to. DeerFlow sends a few fields and the variables of a command.
+	maxValues = 10_000
 	// maxAnswer bounds what is kept of an answer of the API.
 	maxAnswer = 64 << 20
 	// bodyTime is how long the body of a request may take, and an answer.
@@ -224,6 +227,9 @@ func (x *exchange) body(out any) error {
 
 // decode reads one JSON object.
 func decode(raw []byte, out any) error {
+	if jsonedit.Values(raw) > maxValues {
+		return sandbox.Errorf(sandbox.Invalid, "the body has more than %d values", maxValues)
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(out); err != nil {
