@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// maxWatchers bounds the watchers of a sandbox that are asked now and then; a watcher that is not asked for watcherIdle is
-	// forgotten.
-	maxWatchers = 32
-	watcherIdle = 10 * time.Minute
+	// maxWatchers bounds the watchers of a sandbox that are asked now and then, and maxOwnWatchers those of a user: each
+	// holds what its folder was like. A watcher that is not asked for watcherIdle is forgotten.
+	maxWatchers    = 32
+	maxOwnWatchers = 128
+	watcherIdle    = 10 * time.Minute
 )
 
 // changed are the events of E2B for changes below a folder.
@@ -138,14 +139,21 @@ func newWatchers() *watchers { return &watchers{by: map[string]*watcher{}} }
 func (w *watchers) add(n *watcher) (id string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	own := 0
+	own, ofOwner := 0, 0
 	for id, o := range w.by {
-		switch {
-		case time.Since(o.asked) > watcherIdle:
+		if time.Since(o.asked) > watcherIdle {
 			delete(w.by, id)
-		case o.thread == n.thread:
+			continue
+		}
+		if o.thread.Owner == n.thread.Owner {
+			ofOwner++
+		}
+		if o.thread == n.thread {
 			own++
 		}
+	}
+	if ofOwner >= maxOwnWatchers {
+		return "", sandbox.TooManyCalls("at most %d watchers of a user", maxOwnWatchers)
 	}
 	if own >= maxWatchers {
 		return "", sandbox.TooManyCalls("at most %d watchers of a sandbox", maxWatchers)

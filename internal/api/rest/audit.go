@@ -26,7 +26,7 @@ import (
 type auditRoutes struct {
 	audit     auditLog
 	access    *access.Authenticator
-	follows   chan struct{} // places of those who follow or export the log
+	follows   *auditFollowers // places of those who follow or export the log
 	heartbeat time.Duration
 	log       *slog.Logger
 }
@@ -74,14 +74,39 @@ func (s auditRoutes) add(api *route.API) {
 // maxFollowers is how many clients may follow or export at once.
 const maxFollowers = 64
 
-// follower takes a place of those who follow or export.
-func (s auditRoutes) follower() (release func(), err error) {
-	select {
-	case s.follows <- struct{}{}:
-		return func() { <-s.follows }, nil
-	default:
+// maxOwnFollowers leaves places for others: agents read their own records, and must not keep auditors out.
+const maxOwnFollowers = 16
+
+// auditFollowers counts those who follow or export.
+type auditFollowers struct {
+	mu  sync.Mutex
+	all int
+	of  map[sandbox.Owner]int
+}
+
+// enter takes a place of those who follow or export.
+func (f *auditFollowers) enter(o sandbox.Owner) (release func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.of[o] >= maxOwnFollowers:
+		return nil, sandbox.TooManyCalls("this user follows or exports the audit log %d times already: end one first", maxOwnFollowers)
+	case f.all >= maxFollowers:
 		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d clients follow or export the audit log of this server already; try again later", maxFollowers)
 	}
+	if f.of == nil {
+		f.of = map[sandbox.Owner]int{}
+	}
+	f.all++
+	f.of[o]++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.all--
+		if f.of[o]--; f.of[o] == 0 {
+			delete(f.of, o)
+		}
+	}, nil
 }
 
 func (s auditRoutes) streamAudit(ctx context.Context, in *struct {
@@ -93,7 +118,7 @@ func (s auditRoutes) streamAudit(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.follower()
+	release, err := s.follows.enter(exchange.CallerOf(ctx).Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +159,7 @@ func (s auditRoutes) exportAudit(ctx context.Context, in *struct {
 		return nil, err
 	}
 	f.Limit = audit.MaxListed
-	release, err := s.follower()
+	release, err := s.follows.enter(exchange.CallerOf(ctx).Owner)
 	if err != nil {
 		return nil, err
 	}

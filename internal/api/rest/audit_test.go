@@ -5,11 +5,14 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 func follow(t *testing.T, ctx context.Context, url string, headers ...string) *http.Response {
@@ -18,7 +21,7 @@ func follow(t *testing.T, ctx context.Context, url string, headers ...string) *h
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range append(headers, "X-API-Key: ann") {
+	for _, h := range append([]string{"X-API-Key: ann"}, headers...) {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Set(name, value)
 	}
@@ -77,8 +80,8 @@ func TestAuditStreamPlaces(t *testing.T) {
 	srv := httptest.NewServer(handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil }))
 	t.Cleanup(srv.Close) // after the streams below are closed
 	ctx, cancel := context.WithCancel(t.Context())
-	for range maxFollowers {
-		if res := follow(t, ctx, srv.URL); res.StatusCode != 200 {
+	for i := range maxFollowers {
+		if res := follow(t, ctx, srv.URL, "X-API-Key: root", fmt.Sprint("On-Behalf-Of: u", i/maxOwnFollowers)); res.StatusCode != 200 {
 			t.Fatalf("%d", res.StatusCode)
 		}
 	}
@@ -92,6 +95,30 @@ func TestAuditStreamPlaces(t *testing.T) {
 		} else if time.Now().After(deadline) {
 			t.Fatalf("no place is given back: %d", res.StatusCode)
 		}
+	}
+}
+
+// TestAuditFollowersOfOwners: a user cannot keep all others from the log.
+func TestAuditFollowersOfOwners(t *testing.T) {
+	t.Parallel()
+	var f auditFollowers
+	ann, bob := sandbox.Owner{Tenant: "acme", User: "ann"}, sandbox.Owner{Tenant: "acme", User: "bob"}
+	var release func()
+	for range maxOwnFollowers {
+		var err error
+		if release, err = f.enter(ann); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.enter(ann); sandbox.KindOf(err) != sandbox.QuotaExceeded {
+		t.Errorf("one too many: %v", err)
+	}
+	if _, err := f.enter(bob); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	release()
+	if _, err := f.enter(ann); err != nil {
+		t.Errorf("after one has ended: %v", err)
 	}
 }
 

@@ -98,8 +98,8 @@ type server struct {
 	table     *route.Table
 	heartbeat time.Duration
 	idle      time.Duration
-	recheck   time.Duration // of the credential of a request that goes on
-	follows   chan struct{} // places of those who follow or export the audit log
+	recheck   time.Duration   // of the credential of a request that goes on
+	follows   *auditFollowers // places of those who follow or export the audit log
 	followers *followers
 	archives  files.Places
 	routes    gin.RoutesInfo // all there are
@@ -128,7 +128,7 @@ func newServer(o Options) (*server, error) {
 	}
 	table := route.NewTable()
 	return &server{
-		o: o, guard: g, table: table, followers: &followers{table: table}, archives: files.NewPlaces(), follows: make(chan struct{}, maxFollowers),
+		o: o, guard: g, table: table, followers: &followers{table: table}, archives: files.NewPlaces(), follows: &auditFollowers{},
 		heartbeat: eventstream.Heartbeat, idle: exchange.IdleTimeout, recheck: access.RecheckEvery,
 	}, nil
 }

@@ -15,6 +15,8 @@ const (
 	maxWatches = 128
 	// MaxWatchesOfThread bounds those of one thread.
 	MaxWatchesOfThread = 16
+	// maxWatchesOfOwner leaves some for other users of the server.
+	maxWatchesOfOwner = 64
 	// watchEvery is how often a watch looks, whatever the kernel says; watchFar, while the files are in a sandbox elsewhere.
 	watchEvery = 5 * time.Second
 	watchFar   = time.Second
@@ -37,6 +39,8 @@ func (w *Watches) begin(t sandbox.Thread, one *fileWatch) (done func(), err erro
 	switch {
 	case len(w.of[t]) >= MaxWatchesOfThread:
 		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d watches follow the files of this thread already", MaxWatchesOfThread)
+	case w.ofOwner(t.Owner) >= maxWatchesOfOwner:
+		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d watches follow files of this user already", maxWatchesOfOwner)
 	case w.all >= maxWatches:
 		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d watches follow files of this server already", maxWatches)
 	}
@@ -56,6 +60,17 @@ func (w *Watches) begin(t sandbox.Thread, one *fileWatch) (done func(), err erro
 			delete(w.of, t)
 		}
 	}, nil
+}
+
+// ofOwner counts the watches of an owner. The caller holds w.mu.
+func (w *Watches) ofOwner(o sandbox.Owner) int {
+	n := 0
+	for t, those := range w.of {
+		if t.Owner == o {
+			n += len(those)
+		}
+	}
+	return n
 }
 
 // SandboxEnded tells the watches of a thread: a sandbox may begin and end between two looks.
