@@ -291,7 +291,7 @@ raise SystemExit("ended with " + box)
 		t.Errorf("%+v", r)
 	}
 	for _, body := range []map[string]any{
-		{"argv": []string{"/no/such/" + c.all["REQUEST"]}, "env": map[string]string{"OWN": c.all["REQUEST"]}},
+		{"argv": []string{"/no/such/program"}, "env": map[string]string{"OWN": c.all["REQUEST"]}},
 		{"command": "true", "env_secrets": map[string]string{"T": "HTTP"}},
 		{"command": "true", "env_secrets": map[string]string{"T": "SKILL"}},
 	} {

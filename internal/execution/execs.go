@@ -180,7 +180,7 @@ func (x *Execs) JoinTerminal(ctx context.Context, c sandbox.Caller, id, execID s
 		return noTerminal(execID)
 	}
 	rec := audit.About(c, e.Thread, audit.ActionTerminal, audit.PhaseResult)
-	rec.Exec, rec.Parent, rec.Subject, rec.Outcome = e.ID, e.Attempt.ID, e.Spec.Subject, "ok"
+	rec.Exec, rec.Parent, rec.Subject, rec.Outcome = e.ID, e.Attempt.ID, e.Attempt.Subject, "ok"
 	if inst := x.o.Live.Find(e.Thread); inst != nil {
 		rec.Sandbox = string(inst.ID)
 	}

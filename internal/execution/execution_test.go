@@ -228,7 +228,7 @@ func TestLostOutputTellsNoPartOfASecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Secret = NewSecrets(hide)
+	e.Secret = NewSecrets(hide, hide)
 	if err := e.Take(output(false, "a "+secretValue[:12])); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package execution
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -9,19 +10,22 @@ import (
 
 // Secrets are those of an exec. The zero value hides nothing.
 type Secrets struct {
-	Hide     *redact.Secrets
+	// Hide is for what the exec's caller sees of it.
+	Hide *redact.Secrets
+	// Given is for the audit log, and for the people who decide on a run: it hides only what was given as a secret.
+	Given    *redact.Secrets
 	out, err *redact.Stream // of the events; nil without secrets
 	// Bytes of each stream as they came, which hiding changes. sandboxd counts those.
 	rawOut, rawErr uint64
 	seen           uint64 // sandboxd's number of the newest event
 }
 
-// NewSecrets returns the secrets that hide hides; nil: none.
-func NewSecrets(hide *redact.Secrets) Secrets {
+// NewSecrets returns the secrets that hide hides, of which given are those that were given as secrets; nil: none.
+func NewSecrets(hide, given *redact.Secrets) Secrets {
 	if hide == nil {
 		return Secrets{}
 	}
-	return Secrets{Hide: hide, out: hide.Stream(), err: hide.Stream()}
+	return Secrets{Hide: hide, Given: given, out: hide.Stream(), err: hide.Stream()}
 }
 
 // next takes a piece of output and returns what may be shown by now.
@@ -61,14 +65,35 @@ func (s *Secrets) end(typ sandbox.EventType, total uint64) []byte {
 }
 
 // Args are the arguments of a request for the audit log. Its hash is that of what is left: a hash of a
-// secret would let a reader of the log try guesses.
+// secret would let a reader of the log try guesses. Values of the environment are hidden where they are
+// given, and nowhere else: one that is equal to the command would hide what ran.
 func (s *Secrets) Args(v any) any {
 	if s.Hide == nil {
 		return v
+	}
+	switch args := v.(type) {
+	case sandbox.Command:
+		args.Env = s.hidden(args.Env)
+		v = args
+	case sandbox.Code:
+		args.Env = s.hidden(args.Env)
+		v = args
+	case sandbox.Script:
+		args.Env = s.hidden(args.Env)
+		v = args
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return v
 	}
-	return s.Hide.JSON(text)
+	return s.Given.JSON(text)
+}
+
+// hidden returns an environment without its secrets.
+func (s *Secrets) hidden(env map[string]string) map[string]string {
+	out := maps.Clone(env)
+	for name, value := range out {
+		out[name] = s.Hide.String(value)
+	}
+	return out
 }

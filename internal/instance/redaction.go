@@ -13,6 +13,7 @@ type redaction struct {
 	mu       sync.Mutex
 	seen     []string          // values that execs got by name, the newest last
 	redactor *redact.Secrets   // of seen and of, when known
+	given    *redact.Secrets   // of seen, when known
 	of       map[string]string // the environment that redactor is for
 	known    bool
 }
@@ -20,9 +21,11 @@ type redaction struct {
 // maxSeen bounds the values that a sandbox's execs got by name and that are hidden in later ones, in bytes.
 const maxSeen = redact.MaxTotal / 2
 
-// Hiding returns what hides the secrets of an exec: the values of its own environment and of the sandbox's,
-// and the ones that its execs got by name, of which named are the newest. Only a new value makes it anew.
-func (x *redaction) Hiding(common, env, named map[string]string) (*redact.Secrets, error) {
+// Hiding returns what hides the secrets of an exec. output hides the values of its own environment and of the
+// sandbox's, and the ones that execs of the sandbox got by name, of which named are the newest. given hides only
+// the latter: a caller who chooses what the audit log hides could hide what it runs. Only a new value makes them
+// anew.
+func (x *redaction) Hiding(common, env, named map[string]string) (output, given *redact.Secrets, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, v := range named {
@@ -36,16 +39,19 @@ func (x *redaction) Hiding(common, env, named map[string]string) (*redact.Secret
 			break
 		}
 	}
-	if len(env) > 0 {
-		return redact.Env(x.seen, common, env)
-	}
 	// The same map is the same environment: it is replaced, never changed, and kept here so that its address is.
 	if !x.known || reflect.ValueOf(common).Pointer() != reflect.ValueOf(x.of).Pointer() {
-		hide, err := redact.Env(x.seen, common)
-		if err != nil {
-			return nil, err
+		if output, err = redact.Env(x.seen, common); err != nil {
+			return nil, nil, err
 		}
-		x.redactor, x.of, x.known = hide, common, true
+		if given, err = redact.New(x.seen...); err != nil {
+			return nil, nil, err
+		}
+		x.redactor, x.given, x.of, x.known = output, given, common, true
 	}
-	return x.redactor, nil
+	if len(env) == 0 {
+		return x.redactor, x.given, nil
+	}
+	output, err = redact.Env(x.seen, common, env)
+	return output, x.given, err
 }

@@ -35,7 +35,7 @@ type Command struct {
 	Shell          string
 	Argv           []string
 	Cwd            string            // virtual path; "" = WorkspaceDir
-	Env            map[string]string // its values, from 8 bytes on, are hidden in output and audit; here and below
+	Env            map[string]string // its values, from 8 bytes on, are hidden in output, and here in the audit log
 	EnvSecrets     map[string]string `json:",omitempty"` // variables whose values are those of secrets, by name; here and below
 	Stdin          string
 	KeepStdin      bool // leave stdin open for SendStdin

@@ -91,7 +91,7 @@ type Command struct {
 	Command string   `json:"command,omitempty"` // Run by a shell; either this or argv
 	Argv    []string `json:"argv,omitempty"`    // Program and arguments, run without a shell
 	Cwd     string   `json:"cwd,omitempty"`     // /mnt/user-data/workspace when absent
-	// For this run only. Values of 8 bytes and more are hidden in output and audit
+	// For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log
 	Env map[string]string `json:"env,omitempty"`
 	// Variables by the names of secrets, for this run only; the code has their values
 	EnvSecrets map[string]string `json:"env_secrets,omitempty"`
@@ -123,7 +123,7 @@ type Code struct {
 	TimeoutSeconds float64 `json:"timeout,omitempty"`
 	// Of stdout; as configured when absent or 0: 10000, unless changed; at most 1000000
 	MaxOutputChars int `json:"max_output_chars,omitempty"`
-	// For this run only. Values of 8 bytes and more are hidden in output and audit
+	// For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log
 	Env map[string]string `json:"env,omitempty"`
 	// Variables by the names of secrets, for this run only; the code has their values
 	EnvSecrets map[string]string `json:"env_secrets,omitempty"`
@@ -136,7 +136,7 @@ type Script struct {
 	Script string   `json:"script"` // Path of the script in the skill's folder
 	Args   []string `json:"args,omitempty"`
 	Stdin  string   `json:"stdin,omitempty"`
-	// For this run only. Values of 8 bytes and more are hidden in output and audit
+	// For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log
 	Env map[string]string `json:"env,omitempty"`
 	// Variables by the names of secrets, for this run only; the code has their values
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty"`

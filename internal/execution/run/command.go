@@ -172,12 +172,13 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 			e.Trace.Span.End()
 		}
 	}()
-	hide, err := inst.Redaction.Hiding(common, env.own, named)
+	hide, given, err := inst.Redaction.Hiding(common, env.own, named)
 	if err != nil {
 		return "", err
 	}
-	e.Secret = execution.NewSecrets(hide)
-	e.Spec.Subject, e.Named = hide.String(e.Spec.Subject), slices.Sorted(maps.Values(env.secrets))
+	e.Secret = execution.NewSecrets(hide, given)
+	subject := e.Spec.Subject
+	e.Spec.Subject, e.Named = hide.String(subject), slices.Sorted(maps.Values(env.secrets))
 	e.Begin(execID.String(), t, c)
 	if e.Spec.Action == audit.ActionCode || e.Spec.Action == audit.ActionSkillRun { // what may import wrappers
 		if err := x.o.Wrappers.Refresh(ctx, c, inst); err != nil {
@@ -205,7 +206,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	if err != nil {
 		return "", err
 	}
-	if e.Attempt, err = x.attempt(ctx, inst, e, args, plan); err != nil {
+	if e.Attempt, err = x.attempt(ctx, inst, e, subject, args, plan); err != nil {
 		return "", err
 	}
 	if err := (permits{x}).permit(ctx, inst, e, plan, func() error { return (permits{x}).sameSkill(ctx, e) }); err != nil {
@@ -213,7 +214,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	}
 	e.Started = time.Now().UTC()
 	traces{x}.traceRun(e)
-	token := x.o.Bridge.Register(bridge.Exec{ExecID: e.ID, Thread: t, Caller: c, AuditParent: e.Attempt.ID, Hide: e.Secret.Hide, SaveResult: x.o.Files.SaveResult, Trace: e.Trace.Process})
+	token := x.o.Bridge.Register(bridge.Exec{ExecID: e.ID, Thread: t, Caller: c, AuditParent: e.Attempt.ID, Hide: e.Secret.Given, SaveResult: x.o.Files.SaveResult, Trace: e.Trace.Process})
 	req.ExecId, req.TimeoutMs = e.ID, uint32(e.Spec.Deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.ID)
 	req.Env = instance.Environ(t, e.ID, token, inst.Template.Env, common, env.own, named)
@@ -234,10 +235,11 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 
 func spillDir(execID string) string { return sandbox.WorkspaceDir + "/.skerry/execs/" + execID }
 
-func (x *Runner) attempt(ctx context.Context, inst *instance.Instance, e *execution.Exec, args any, plan policy.Plan) (audit.Record, error) {
+// attempt records that an exec is about to start. subject and args are as the caller gave them.
+func (x *Runner) attempt(ctx context.Context, inst *instance.Instance, e *execution.Exec, subject string, args any, plan policy.Plan) (audit.Record, error) {
 	rec := audit.About(e.Caller, e.Thread, e.Spec.Action, audit.PhaseAttempt)
-	rec.Why, e.Spec.Subject = e.Secret.Hide.JSON(plan.Why()), plan.ShownText(e.Spec.Subject)
-	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.ID, e.Spec.Subject
+	rec.Why, e.Spec.Subject = e.Secret.Given.JSON(plan.Why()), plan.ShownText(e.Spec.Subject)
+	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.ID, plan.ShownText(e.Secret.Given.String(subject))
 	rec.Args, rec.ArgsHash = audit.Args(e.Secret.Args(args))
 	if len(e.Named) > 0 {
 		rec.Detail = "secrets in its environment: " + strings.Join(e.Named, ", ")

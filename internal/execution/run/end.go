@@ -92,7 +92,7 @@ func (x *Runner) recordEnd(inst *instance.Instance, e *execution.Exec, res sandb
 		return err
 	}
 	rec := audit.About(e.Caller, e.Thread, e.Spec.Action, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Spec.Subject, e.Attempt.ID
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Attempt.Subject, e.Attempt.ID
 	rec.Outcome, rec.Millis = string(res.Status), res.DurationMillis
 	rec.BytesOut = int64(len(res.Stdout) + len(res.Stderr))
 	sum := sha256.New()
@@ -111,7 +111,7 @@ func (x *Runner) recordEnd(inst *instance.Instance, e *execution.Exec, res sandb
 		}
 	}
 	rec.OutHash = hex.EncodeToString(sum.Sum(nil))
-	rec.Detail = e.Secret.Hide.String(detail(res))
+	rec.Detail = e.Secret.Given.String(detail(res))
 	if why := e.Reason(); why != "" {
 		rec.Detail = strings.TrimPrefix(rec.Detail+", "+why, ", ")
 	}
@@ -133,7 +133,7 @@ func (x *Runner) recordFiles(ctx context.Context, inst *instance.Instance, e *ex
 			}
 			rec.Subject, rec.OutHash = fmt.Sprintf("%d more files", len(files)-i), audit.Sum(rest)
 		} else {
-			rec.Subject, rec.Detail, rec.BytesOut, rec.OutHash = e.Secret.Hide.String(f.Path), f.Change, f.Bytes, f.SHA256
+			rec.Subject, rec.Detail, rec.BytesOut, rec.OutHash = e.Secret.Given.String(f.Path), f.Change, f.Bytes, f.SHA256
 		}
 		if _, err := x.o.Audit.Append(ctx, rec); err != nil || i == filesRecorded {
 			return err

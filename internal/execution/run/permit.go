@@ -17,8 +17,8 @@ import (
 type permits struct{ *Runner }
 
 // runArguments are what the policy, and a person, are asked about a run. Rules judge them as they are: a caller
-// chooses the values of the environment, and could hide from the rules what it runs. Secrets are hidden before a person
-// sees them.
+// chooses the values of the environment, and could hide from the rules, or from a person, what it runs. What was given as
+// a secret is hidden before a person sees it.
 type runArguments struct {
 	Command  string   `json:"command,omitempty"`
 	Argv     []string `json:"argv,omitempty"`
@@ -54,7 +54,7 @@ func (x permits) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread
 		return policy.Plan{}, sandbox.Wrap(sandbox.Internal, err, "the run cannot be described")
 	}
 	q.Arguments = text
-	return x.o.Hub.PlanRun(ctx, q, e.Secret.Hide.Bytes), nil
+	return x.o.Hub.PlanRun(ctx, q, e.Secret.Given.Bytes), nil
 }
 
 // sameSkill reports as an error that the skill of a script changed while a person thought about it.
@@ -84,9 +84,9 @@ func (x permits) permit(ctx context.Context, inst *instance.Instance, e *executi
 		return nil
 	}
 	rec := audit.About(e.Caller, e.Thread, e.Spec.Action, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Spec.Subject, e.Attempt.ID
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Attempt.Subject, e.Attempt.ID
 	rec.Outcome, rec.Detail = call.Ended(sandbox.ToolResult{}, err)
-	if said := e.Secret.Hide.String(sandbox.DetailOf(err)); said != "" {
+	if said := e.Secret.Given.String(sandbox.DetailOf(err)); said != "" {
 		rec.Detail = said
 	}
 	settling, cancel := deadline.Detached(ctx, recordTimeout)

@@ -12,9 +12,10 @@ import (
 )
 
 // The values of a request's own environment, and of the sandbox's, are secrets for as long as its exec is
-// known. They are hidden in the audit log and in its output, in whatever form the server keeps it. So are
-// the values that an exec of the same sandbox got by name: it may have left them in a file. What the program
-// itself writes into files, and what it sends to tools, is its own business.
+// known. They are hidden in its output, in whatever form the server keeps it. So are the values that an exec
+// of the same sandbox got by name: it may have left them in a file. The audit log, and people who decide on a
+// run, see all but the latter: the caller chooses its environment, and must not choose what they see. What
+// the program itself writes into files, and what it sends to tools, is its own business.
 
 // SecretValues returns values by name for execs that may have them.
 type SecretValues interface {

@@ -62,7 +62,7 @@ type Exec struct {
 	Thread      sandbox.Thread
 	Caller      sandbox.Caller
 	AuditParent string // record of the exec's own attempt
-	// Hide are secrets of the exec, which records of its calls must not tell. The tools get them.
+	// Hide are what was given to the exec as a secret: records of its calls must not tell them. The tools get them.
 	Hide *redact.Secrets
 	// SaveResult writes large results of its calls into the thread's files.
 	SaveResult SaveResult

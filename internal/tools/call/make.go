@@ -37,7 +37,7 @@ type Origin struct {
 	ExecID string
 	// AuditParent is the record of the exec's own attempt.
 	AuditParent string
-	// Hide are secrets of the exec, which records of its calls must not tell. The tools get them.
+	// Hide are what was given to the exec as a secret: records of its calls must not tell them. The tools get them.
 	Hide *redact.Secrets
 }
 

@@ -102,7 +102,7 @@ export interface Command {
   argv?: string[];
   /** /mnt/user-data/workspace when absent */
   cwd?: string;
-  /** For this run only. Values of 8 bytes and more are hidden in output and audit */
+  /** For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log */
   env?: Record<string, string>;
   /** Variables by the names of secrets, for this run only; the code has their values */
   env_secrets?: Record<string, string>;
@@ -128,7 +128,7 @@ export interface Code {
   timeout?: number;
   /** Of stdout; as configured when absent or 0: 10000, unless changed; at most 1000000 */
   max_output_chars?: number;
-  /** For this run only. Values of 8 bytes and more are hidden in output and audit */
+  /** For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log */
   env?: Record<string, string>;
   /** Variables by the names of secrets, for this run only; the code has their values */
   env_secrets?: Record<string, string>;
@@ -142,7 +142,7 @@ export interface Script {
   script: string;
   args?: string[];
   stdin?: string;
-  /** For this run only. Values of 8 bytes and more are hidden in output and audit */
+  /** For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log */
   env?: Record<string, string>;
   /** Variables by the names of secrets, for this run only; the code has their values */
   env_secrets?: Record<string, string>;

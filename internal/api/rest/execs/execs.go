@@ -32,7 +32,7 @@ type execBody struct {
 	Command        string            `json:"command,omitempty" maxLength:"131071" doc:"Run by a shell; either this or argv"`
 	Argv           []string          `json:"argv,omitempty" maxItems:"1024" doc:"Program and arguments, run without a shell"`
 	Cwd            string            `json:"cwd,omitempty" maxLength:"4096" doc:"/mnt/user-data/workspace when absent"`
-	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log"`
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
 	Stdin          string            `json:"stdin,omitempty" maxLength:"8388608"`
 	KeepStdin      *bool             `json:"keep_stdin,omitempty" doc:"Leave stdin open for POST …/stdin; true for a background exec when absent"`
@@ -69,7 +69,7 @@ type codeBody struct {
 	Language       string            `json:"language,omitempty" enum:"typescript,javascript,python,bash" doc:"As the server is configured when absent: typescript, unless changed"`
 	Timeout        float64           `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
 	MaxOutputChars int               `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
-	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log"`
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
 	ContextID      string            `json:"context_id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" doc:"Run it in this context, whose language it is in; a fresh interpreter when absent"`
 }
@@ -87,7 +87,7 @@ type skillBody struct {
 	Args           []string          `json:"args,omitempty" maxItems:"1000"`
 	Stdin          string            `json:"stdin,omitempty" maxLength:"8388608"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
-	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log"`
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
 }
 
