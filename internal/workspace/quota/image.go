@@ -214,7 +214,10 @@ func mount(file, at string, k kind) error {
 		return err
 	}
 	defer back.Close() //nolint:errcheck // the device has it
-	dev, err := attach(back)
+	dev, err := attached(back)
+	if err == nil && dev == nil {
+		dev, err = attach(back)
+	}
 	if err != nil {
 		return err
 	}
@@ -223,6 +226,45 @@ func mount(file, at string, k kind) error {
 		return fmt.Errorf("mount: %w", err)
 	}
 	return nil
+}
+
+// attached returns the loop device that a file has already, or nil. A sandbox that is alive, or the mount
+// namespace of an earlier server, may still have the file system mounted. Mounted by way of the same device, it
+// is the same one. By way of a second device, two file systems would write to one file, and destroy each other.
+func attached(back *os.File) (*os.File, error) {
+	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file") // only of devices that have a file
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		dev, err := os.OpenFile(filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(name)))), os.O_RDWR, 0)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+			continue // it is not one of ours to use
+		}
+		if err != nil {
+			return nil, err
+		}
+		if loopsTo(dev, back) { // it is open now, and so keeps its file
+			return dev, nil
+		}
+		if err := dev.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// loopsTo reports whether a loop device has that file, whatever name either was opened by.
+func loopsTo(dev, file *os.File) bool {
+	has, err := unix.IoctlLoopGetStatus64(int(dev.Fd()))
+	if err != nil {
+		return false
+	}
+	var is unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &is); err != nil {
+		return false
+	}
+	return has.Device == is.Dev && has.Inode == is.Ino
 }
 
 func attach(back *os.File) (*os.File, error) {
@@ -277,14 +319,18 @@ func mountedAt(dir string) (mounted, error) {
 }
 
 // isLoopOf says whether it is the loop device of that file.
-func (m mounted) isLoopOf(file string) bool {
-	raw, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(m.device), "loop/backing_file"))
+func (m mounted) isLoopOf(name string) bool {
+	file, err := os.Open(name)
 	if err != nil {
 		return false
 	}
-	a, errA := os.Stat(strings.TrimSuffix(string(raw), "\n"))
-	b, errB := os.Stat(file)
-	return errA == nil && errB == nil && os.SameFile(a, b)
+	defer file.Close() //nolint:errcheck // only looked at
+	dev, err := os.Open(m.device)
+	if err != nil {
+		return false
+	}
+	defer dev.Close() //nolint:errcheck // only looked at
+	return loopsTo(dev, file)
 }
 
 // grow enlarges the image and its file system while it is used.

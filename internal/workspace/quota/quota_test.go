@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -225,6 +226,51 @@ func TestLimitsOutliveTheServer(t *testing.T) {
 	must(t, unix.Statfs(v.root, &s))
 	if all := int64(s.Blocks) * s.Bsize; all < 350<<20 { //nolint:gosec // small
 		t.Errorf("the file system has %d bytes after the image has grown", all)
+	}
+}
+
+// TestImageHeldElsewhere: a sandbox, or the namespace of an earlier server, can have the image mounted when a server
+// without a mount of it starts. Both then see one file system: through two loop devices each would destroy what the
+// other writes.
+func TestImageHeldElsewhere(t *testing.T) {
+	data := folder(t)
+	v := open(t, data, Options{})
+	a := thread(t, v, "ada", "a", uid, 8<<20)
+	hold := exec.Command("sh", "-c", "echo here; read go; echo late > f; read end")
+	hold.Dir = filepath.Join(a, "workspace")
+	hold.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // its mounts do not propagate
+	in, err := hold.StdinPipe()
+	must(t, err)
+	out, err := hold.StdoutPipe()
+	must(t, err)
+	must(t, hold.Start())
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = hold.Wait()
+	})
+	_, err = io.ReadFull(out, make([]byte, len("here\n")))
+	must(t, err)
+	if out, err := asCode(t, a, uid, "echo kept > g"); err != nil {
+		t.Fatal(err, out)
+	}
+	before, err := mountedAt(v.root)
+	must(t, err)
+	must(t, unix.Unmount(v.root, 0))
+
+	v = open(t, data, Options{})
+	now, err := mountedAt(v.root)
+	must(t, err)
+	if now.device != before.device {
+		t.Errorf("mounted from %s, and elsewhere from %s", now.device, before.device)
+	}
+	if got, err := os.ReadFile(filepath.Join(a, "workspace", "g")); err != nil || string(got) != "kept\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	_, err = io.WriteString(in, "go\n\n")
+	must(t, err)
+	must(t, hold.Wait())
+	if got, err := os.ReadFile(filepath.Join(a, "workspace", "f")); err != nil || string(got) != "late\n" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
