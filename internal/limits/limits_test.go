@@ -382,6 +382,28 @@ func TestUncountableDisk(t *testing.T) {
 	}
 }
 
+// TestUncountableDiskOfAnother: the limit of a tenant stops the user whose files cannot be counted, and no other one.
+func TestUncountableDiskOfAnother(t *testing.T) {
+	t.Parallel()
+	deep := sandbox.Errorf(sandbox.QuotaExceeded, "too deep")
+	g := gate(t, stateAt(t, ""), table{tenant: Rules{DiskMiB: 10}}, func(o *Options) {
+		o.Disk = func(_ context.Context, _, user string) (int64, error) {
+			if user == "eve" {
+				return 0, deep
+			}
+			return 1 << 20, nil
+		}
+	})
+	eve := ann
+	eve.User = "eve"
+	if err := g.Files(t.Context(), eve); !errors.Is(err, deep) {
+		t.Errorf("eve: %v", err)
+	}
+	if err := g.Files(t.Context(), ann); err != nil {
+		t.Errorf("ann: %v", err)
+	}
+}
+
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	var bytes atomic.Int64

@@ -168,7 +168,7 @@ func (h *Homes) removeIf(ctx context.Context, threads string, gone func(Home) bo
 	return errors.Join(append(errs, err)...)
 }
 
-// Measure returns the bytes of all homes of a user.
+// Measure returns the bytes of all homes of a user, or, with an error, what was counted until then.
 func (h *Homes) Measure(ctx context.Context, o sandbox.Owner) (int64, error) {
 	threads := h.threads(o)
 	names, err := homesIn(threads)
@@ -183,7 +183,7 @@ func (h *Homes) Measure(ctx context.Context, o sandbox.Owner) (int64, error) {
 		}
 		if errors.Is(err, sandbox.QuotaExceeded) {
 			home, _ := readHome(threads, name) // without its name it is still one
-			return 0, sandbox.Wrap(sandbox.QuotaExceeded, err, "the home of the MCP server %q has folders so deep that they cannot be counted: remove the server", home.Server)
+			return sum + used.Bytes, sandbox.Wrap(sandbox.QuotaExceeded, err, "the home of the MCP server %q has folders so deep that they cannot be counted: remove the server", home.Server)
 		}
 		if err != nil {
 			return 0, err
