@@ -434,6 +434,15 @@ func TestIdempotency(t *testing.T) {
 	if post(`{"command":"x"}`, "X-API-Key: bob"); w.runs != 2 {
 		t.Error("another user got the first one's answer")
 	}
+	// A key of the same user without the capabilities of the first one gets no answer that needed them.
+	before := w.runs
+	if first := post(`{"command":"x"}`, "Idempotency-Key: k9", "X-API-Key: ann2"); first.Code != 200 || w.runs != before+1 {
+		t.Errorf("with a capability: %d", first.Code)
+	}
+	if again := post(`{"command":"x"}`, "Idempotency-Key: k9", "X-API-Key: ann2"); again.Header().Get("Idempotent-Replayed") != "true" {
+		t.Errorf("with the same capability: %s", again.Body)
+	}
+	wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: k9"), 400, "invalid")
 	for _, bad := range []string{strings.Repeat("k", 256), "a b", "é"} {
 		wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: "+bad), 400, "invalid")
 	}
@@ -454,7 +463,7 @@ func TestIdempotency(t *testing.T) {
 	if rec := post(`{"command":"x"}`, "Idempotency-Key: k5"); rec.Code != 200 || rec.Body.Len() < idempotency.MaxRememberedBytes {
 		t.Errorf("large: %d", rec.Code)
 	}
-	before := w.runs
+	before = w.runs
 	if wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: k5"), 409, "conflict"); w.runs != before {
 		t.Error("a large answer made the request run twice")
 	}

@@ -395,7 +395,7 @@ func (w *world) Authenticate(_ context.Context, cred auth.Credential) (sandbox.C
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if secret == "ann2" { // a second key of the same user
-		c.User, secret = "ann", "ann"
+		c.User, secret, c.Capabilities = "ann", "ann", []string{"mail"}
 	} else if secret == "ann" && w.revoked {
 		secret = ""
 	}

@@ -86,7 +86,7 @@ func (h *Handler) onlyOnce(c *gin.Context, key string) *problem.Problem {
 	if p != nil {
 		return p
 	}
-	first, answer, err := h.Memory.Begin(ctx, owner, key, fingerprint(r, body), age)
+	first, answer, err := h.Memory.Begin(ctx, owner, key, fingerprint(r, body, exchange.CallerOf(ctx)), age)
 	if err != nil {
 		p := exchange.Problem(ctx, err)
 		if len(p.Errors) == 1 && p.Errors[0].Detail == sandbox.KeyRunning {
@@ -175,13 +175,18 @@ func readAll(r *http.Request) ([]byte, *problem.Problem) {
 	return body, nil
 }
 
-// fingerprint is the same for the same request.
-func fingerprint(r *http.Request, body []byte) string {
+// fingerprint is the same for the same request of callers with the same capabilities. An answer can hold what only
+// a capability lets its caller see, and another key of the user may lack that one. Roles and threads are checked
+// before, by the route. Without capabilities it is what it always was: answers outlive a server.
+func fingerprint(r *http.Request, body []byte, c sandbox.Caller) string {
 	sum := sha256.New()
 	for _, part := range []string{r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type")} {
 		_, _ = io.WriteString(sum, part+"\n") // a hash never fails
 	}
 	_, _ = sum.Write(body)
+	for _, capability := range c.Capabilities {
+		_, _ = io.WriteString(sum, "\x00"+capability) // JSON and forms have no NUL
+	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
