@@ -22,8 +22,12 @@ const (
 	MaxBytes = 16 << 10
 )
 
-// maxStored bounds the secrets of one tenant.
-const maxStored = 10_000
+// maxStored bounds the secrets of one tenant, and maxOwn those of one user among them: no user takes all places of
+// the others, and an administrator could not even see by whose secrets they are taken.
+const (
+	maxStored = 10_000
+	maxOwn    = 500
+)
 
 // namePattern is what a name is made of, so that it can be a variable and a file.
 var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,127}$`)
@@ -190,8 +194,8 @@ func (s *Service) Put(ctx context.Context, c sandbox.Caller, scope Scope, name, 
 		if err != nil {
 			return Info{}, false, err
 		}
-		if len(all) >= maxStored {
-			return Info{}, false, sandbox.Errorf(sandbox.QuotaExceeded, "the tenant has %d secrets, its most", maxStored)
+		if err := roomFor(scope, all); err != nil {
+			return Info{}, false, err
 		}
 	}
 	sealed, err := s.o.Keys.Seal(purposeOf(c.Tenant, string(scope), name), []byte(value))
@@ -208,6 +212,26 @@ func (s *Service) Put(ctx context.Context, c sandbox.Caller, scope Scope, name, 
 	}
 	s.follow.changed()
 	return infoOf(r), len(known) == 0, nil
+}
+
+// roomFor says why a tenant that has all these secrets can have no other one in a scope.
+func roomFor(scope Scope, all []store.SecretRecord) error {
+	if len(all) >= maxStored {
+		return sandbox.Errorf(sandbox.QuotaExceeded, "the tenant has %d secrets, its most", maxStored)
+	}
+	if kind, _ := scope.parts(); kind != ScopeUser {
+		return nil
+	}
+	own := 0
+	for _, r := range all {
+		if r.Scope == string(scope) {
+			own++
+		}
+	}
+	if own >= maxOwn {
+		return sandbox.Errorf(sandbox.QuotaExceeded, "you have %d secrets, your most: delete some", own)
+	}
+	return nil
 }
 
 func infoOf(r store.SecretRecord) Info {

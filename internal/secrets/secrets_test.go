@@ -248,6 +248,26 @@ func TestWhatCanBeASecret(t *testing.T) {
 }
 
 // What is listed: for users their own and what their execs may have, of other tenants nothing, never a value.
+// TestNoUserTakesAllPlaces: a user has a bound of its own, far below that of the tenant.
+func TestNoUserTakesAllPlaces(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for i := range maxOwn {
+		r := store.SecretRecord{Tenant: alice.Tenant, Scope: string(ScopeOf(ScopeUser, alice.User)), Name: fmt.Sprint("S", i), Sealed: []byte("x")}
+		if err := h.store.PutSecret(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := h.Put(t.Context(), alice, "", "MORE", "value-of-alice", false); !errors.Is(err, sandbox.QuotaExceeded) {
+		t.Errorf("one more: %v", err)
+	}
+	if _, made, err := h.Put(t.Context(), alice, "", "S1", "value-of-alice", false); err != nil || made {
+		t.Errorf("another value of one: %v", err)
+	}
+	h.put(t, bob, "", "HIS", "value-of-bob", false)
+	h.put(t, admin, ScopeTenant, "SHARED", "value-of-tenant", false)
+}
+
 func TestList(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -241,7 +241,7 @@ func (k *Keys) CreateKey(ctx context.Context, c sandbox.Caller, key Key) (made K
 	if err != nil {
 		return Key{}, "", err
 	}
-	if n := len(have) - countDerived(have); n >= maxKeys {
+	if n := len(have) - countDerived(have, ""); n >= maxKeys {
 		return Key{}, "", sandbox.Errorf(sandbox.QuotaExceeded, "the tenant has %d keys: revoke some", n)
 	}
 	secret = secretPrefix + randomHex(secretBytes)

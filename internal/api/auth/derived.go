@@ -16,8 +16,12 @@ import (
 // and the secret of its parent key. So the holder of the parent key can compute it again, and the server
 // keeps only its hash. It works as long as that key does.
 
-// maxDerived bounds the derived keys of a tenant.
-const maxDerived = 10_000
+// maxDerived bounds the derived keys of a tenant, and maxOfUser those of one user: no user takes all places of the
+// others.
+const (
+	maxDerived = 10_000
+	maxOfUser  = maxDerived * 3 / 4
+)
 
 // Derived is a derived key with its secret.
 type Derived struct {
@@ -29,7 +33,7 @@ type Derived struct {
 
 // Derive makes the key of a name for a thread of the user for whom cred acts, or returns the existing one.
 // Errors of cred are those of Authenticate. Forbidden: cred is no key, is itself derived, or is not good for the thread; Conflict: the name
-// has another thread or user; QuotaExceeded: the tenant has 10,000.
+// has another thread or user; QuotaExceeded: the tenant has 10,000, or the user 7,500.
 func (k *Keys) Derive(ctx context.Context, cred Credential, name, thread string) (Derived, error) {
 	c, err := k.deriver(ctx, cred)
 	if err != nil {
@@ -60,8 +64,11 @@ func (k *Keys) Derive(ctx context.Context, cred Credential, name, thread string)
 	if err != nil {
 		return Derived{}, err
 	}
-	if n := countDerived(all); n >= maxDerived {
+	if n := countDerived(all, ""); n >= maxDerived {
 		return Derived{}, sandbox.Errorf(sandbox.QuotaExceeded, "the tenant has %d derived keys: end some of what they are for", n)
+	}
+	if n := countDerived(all, c.User); n >= maxOfUser {
+		return Derived{}, sandbox.Errorf(sandbox.QuotaExceeded, "the user has %d derived keys: end some of what they are for", n)
 	}
 	key.CreatedAt, key.Hash, key.Parent = now, hashOf(d.Secret), hashOf(cred.Secret)
 	key.ID = derivedID(key.Hash)
@@ -194,9 +201,10 @@ func (k *Keys) forgetAllDerived(ctx context.Context, tenant string, all []store.
 	}
 }
 
-func countDerived(all []store.KeyRecord) (n int) {
+// countDerived counts derived keys: those of a user, or all when user is "".
+func countDerived(all []store.KeyRecord, user string) (n int) {
 	for _, r := range all {
-		if r.Parent != "" {
+		if r.Parent != "" && (user == "" || r.User == user) {
 			n++
 		}
 	}

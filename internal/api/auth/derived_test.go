@@ -1,11 +1,13 @@
 package auth
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
 // TestDerived: a derived key is valid for its thread and user alone, is the same each time, and ends with
@@ -67,7 +69,7 @@ func TestDerived(t *testing.T) {
 	wantKind(t, err, sandbox.Unauthorized)
 	left, err := k.store.Keys(ctx, "acme")
 	must(t, err)
-	if countDerived(left) != 0 {
+	if countDerived(left, "") != 0 {
 		t.Errorf("derived keys are left: %+v", left)
 	}
 
@@ -97,4 +99,33 @@ func TestDerivedNeedsRights(t *testing.T) {
 	must(t, err)
 	_, err = k.Derive(ctx, Credential{}, "x", "ci-1")
 	wantKind(t, err, sandbox.Unauthorized)
+}
+
+// TestNoUserTakesAllDerivedKeys: a user has a bound of its own, far below that of the tenant.
+func TestNoUserTakesAllDerivedKeys(t *testing.T) {
+	ctx := t.Context()
+	k, _, _ := setup(t)
+	_, secret, err := k.CreateKey(ctx, root, Key{User: "gateway", ActFor: true})
+	must(t, err)
+	eve := Credential{Secret: secret, OnBehalfOf: "eve"}
+	full := make([]store.KeyRecord, maxOfUser)
+	for i := range full {
+		full[i] = store.KeyRecord{Parent: "p", User: "eve"}
+	}
+	k.store = fullStore{k.store, full}
+	_, err = k.Derive(ctx, eve, "x", "talk")
+	wantKind(t, err, sandbox.QuotaExceeded)
+	_, err = k.Derive(ctx, Credential{Secret: secret, OnBehalfOf: "ann"}, "x", "talk")
+	must(t, err)
+}
+
+// fullStore has more keys than it stores.
+type fullStore struct {
+	keyStore
+	more []store.KeyRecord
+}
+
+func (s fullStore) Keys(ctx context.Context, tenant string) ([]store.KeyRecord, error) {
+	have, err := s.keyStore.Keys(ctx, tenant)
+	return append(have, s.more...), err
 }
