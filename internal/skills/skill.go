@@ -3,9 +3,11 @@ package skills
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -171,39 +173,73 @@ type AddOptions struct {
 // and all of it appears at once or not at all. Invalid: the name, SKILL.md or a limit is wrong;
 // Conflict: the user has a skill of that name, also when another call is making it right now; QuotaExceeded: the user has too many.
 func (l *Library) Add(ctx context.Context, o sandbox.Owner, name string, fsys fs.FS, a AddOptions) (Skill, error) {
-	e, r, err := l.take(name, fsys, a)
-	if err != nil {
-		return Skill{}, err
-	}
-	err = l.change(ctx, o, func(all map[string]record) error {
+	add := func(all map[string]record, r record) error {
 		if _, ok := all[name]; ok {
 			return sandbox.Errorf(sandbox.Conflict, "you have a skill %q already; delete it first", name)
 		}
 		return addRecord(all, name, r)
-	})
+	}
+	e, r, err := l.take(name, fsys, a, func(r record) error { return l.fits(o, r, add) })
+	if err != nil {
+		return Skill{}, err
+	}
+	err = l.change(ctx, o, func(all map[string]record) error { return add(all, r) })
 	return l.custom(name, e, r), err
 }
 
-// take puts a skill into the store. It has no user yet.
-func (l *Library) take(name string, fsys fs.FS, a AddOptions) (*entry, record, error) {
+// fits reports what a change of the list of a user's skills would answer now.
+func (l *Library) fits(o sandbox.Owner, r record, change func(map[string]record, record) error) error {
+	f, err := l.index(o)
+	if err != nil {
+		return err
+	}
+	x, err := f.current()
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(x.Skills)
+	if all == nil {
+		all = map[string]record{}
+	}
+	return change(all, r)
+}
+
+// take puts a skill into the store. It has no user yet. What is refused, also by fits, leaves nothing in the store:
+// nobody's quota counts what has no user.
+func (l *Library) take(name string, fsys fs.FS, a AddOptions, fits func(record) error) (*entry, record, error) {
 	if err := CheckName(name); err != nil {
 		return nil, record{}, err
 	}
-	e, err := l.store.put(fsys)
+	st, err := l.store.stage(fsys)
 	if err != nil {
-		return nil, record{}, err
+		return nil, record{}, readError(err)
 	}
+	r, err := recordOf(name, st.entry, a)
+	if err == nil {
+		err = fits(r)
+	}
+	if err != nil {
+		return nil, record{}, errors.Join(err, st.discard())
+	}
+	if err := l.store.commit(st); err != nil {
+		return nil, record{}, readError(err)
+	}
+	return st.entry, r, nil
+}
+
+// recordOf is what the list of a user says of a skill.
+func recordOf(name string, e *entry, a AddOptions) (record, error) {
 	if e.text == nil {
-		return nil, record{}, sandbox.Errorf(sandbox.Invalid, "the skill %q has no SKILL.md", name)
+		return record{}, sandbox.Errorf(sandbox.Invalid, "the skill %q has no SKILL.md", name)
 	}
 	if _, _, err := Parse(name, e.text); err != nil {
-		return nil, record{}, err
+		return record{}, err
 	}
 	r := record{Digest: e.digest, Added: time.Now().UTC(), Source: a.Source, Trusted: a.Trusted, Findings: a.Findings[:min(len(a.Findings), maxKept)]}
 	for _, f := range e.files {
 		r.Bytes += f.Bytes
 	}
-	return e, r, nil
+	return r, nil
 }
 
 func addRecord(all map[string]record, name string, r record) error {
@@ -289,7 +325,9 @@ func (l *Library) SetText(ctx context.Context, o sandbox.Owner, name string, tex
 		return Skill{}, readError(err)
 	}
 	defer root.Close() //nolint:errcheck // it was read
-	e, r, err := l.take(name, edited{root.FS(), text}, AddOptions{Source: old.Source, Trusted: old.Trusted, Findings: old.Findings})
+	e, r, err := l.take(name, edited{root.FS(), text}, AddOptions{Source: old.Source, Trusted: old.Trusted, Findings: old.Findings}, func(r record) error {
+		return l.fits(o, r, func(all map[string]record, r record) error { return addRecord(all, name, r) })
+	})
 	if err != nil {
 		return Skill{}, err
 	}
@@ -340,7 +378,7 @@ func (l *Library) Virtual(name string, files map[string][]byte) (*Member, error)
 	if err := writeFiles(root, files); err != nil {
 		return nil, readError(err)
 	}
-	e, r, err := l.take(name, root.FS(), AddOptions{})
+	e, r, err := l.take(name, root.FS(), AddOptions{}, func(record) error { return nil })
 	if err != nil {
 		return nil, err
 	}

@@ -550,3 +550,28 @@ func FuzzInterpreter(f *testing.F) {
 		}
 	})
 }
+
+// TestRefusedSkillsLeaveNothing: what is refused is not in the store, where no quota counts it.
+func TestRefusedSkillsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	if _, err := h.Add(t.Context(), anna, "first", files("first"), AddOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadDir(h.store.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := files("first")
+	other["more"] = &fstest.MapFile{Data: []byte("more")}
+	if _, err := h.Add(t.Context(), anna, "first", other, AddOptions{}); !errors.Is(err, sandbox.Conflict) {
+		t.Errorf("a second one of the name: %v", err)
+	}
+	if _, err := h.Add(t.Context(), anna, "none", fstest.MapFS{"README.md": {Data: []byte("x")}}, AddOptions{}); !errors.Is(err, sandbox.Invalid) {
+		t.Errorf("no skill: %v", err)
+	}
+	after, err := os.ReadDir(h.store.dir)
+	if err != nil || len(after) != len(before) {
+		t.Errorf("the store has %d entries, then %d, %v", len(before), len(after), err)
+	}
+}

@@ -283,16 +283,12 @@ func (s *store) move(st *staged) error {
 	return os.RemoveAll(st.temp)
 }
 
-// put adds one skill.
-func (s *store) put(fsys fs.FS) (*entry, error) {
-	st, err := s.stage(fsys)
-	if err == nil {
-		err = s.commit(st)
+// discard removes a copy that does not come into the store.
+func (st *staged) discard() error {
+	if st.temp == "" {
+		return nil
 	}
-	if err != nil {
-		return nil, readError(err)
-	}
-	return st.entry, nil
+	return os.RemoveAll(st.temp)
 }
 
 // sweep removes what a former process left unfinished, and what nothing refers to.
