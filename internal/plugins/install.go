@@ -143,7 +143,13 @@ func (i *installer) install(ctx context.Context, c sandbox.Caller, r io.Reader, 
 		return nil, err
 	}
 	p.record.InstalledBy = c.User
-	return p, i.keep(ctx, c.Owner, p, req)
+	if err := i.keep(ctx, c.Owner, p, req); err != nil || !req.Replace {
+		return p, err
+	}
+	if err := i.sweep(); err != nil { // the one that was replaced has no user any more
+		i.log.Warn("files of a replaced plugin stay behind", "error", err)
+	}
+	return p, nil
 }
 
 // obtain gets the files of a plugin.
@@ -261,24 +267,40 @@ func (i *installer) keep(ctx context.Context, o sandbox.Owner, p *ready, req san
 	if err := free(shared, name, req); err != nil {
 		return err
 	}
+	now, err := file.current()
+	if err != nil {
+		return err
+	}
+	if err := hasRoom(now, name, req); err != nil { // before its files take space that nobody's quota counts
+		return err
+	}
 	i.changing.RLock()
 	defer i.changing.RUnlock()
 	if err := i.store.add(p.Dir, p.record.Digest); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
 	}
 	err = file.edit(ctx, func(st *state) error {
-		if _, taken := st.Plugins[name]; taken && !req.Replace {
-			return errTaken(name)
+		if err := hasRoom(st, name, req); err != nil {
+			return err
 		}
-		if st.Plugins[name] = p.record; len(st.Plugins) > maxInstalled {
-			return sandbox.Errorf(sandbox.QuotaExceeded, "there are %d plugins already", maxInstalled)
-		}
+		st.Plugins[name] = p.record
 		return nil
 	})
 	if err != nil || !req.Disabled {
 		return err
 	}
 	return i.extensions.SetEnabled(ctx, scopeOf(o, req.Shared), extensions.PluginsSection, name, false)
+}
+
+// hasRoom says why a list cannot have a plugin of that name.
+func hasRoom(st *state, name string, req sandbox.PluginInstall) error {
+	switch _, taken := st.Plugins[name]; {
+	case taken && !req.Replace:
+		return errTaken(name)
+	case !taken && len(st.Plugins) >= maxInstalled:
+		return sandbox.Errorf(sandbox.QuotaExceeded, "there are %d plugins already", maxInstalled)
+	}
+	return nil
 }
 
 func errTaken(name string) error {

@@ -352,6 +352,34 @@ func TestRefusedInstalls(t *testing.T) {
 	}
 }
 
+// TestNothingOfOthersStays: a plugin that is refused because of another one of its name leaves no files, and neither
+// does one that is replaced.
+func TestNothingOfOthersStays(t *testing.T) {
+	b := newBed(t, nil)
+	b.mustUpload("ann", "x")
+	stored := func() int {
+		t.Helper()
+		list, err := os.ReadDir(filepath.Join(b.o.Dir, "store"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	other := plainPlugin("x")
+	other["README.md"] = "another one"
+	install := func(req sandbox.PluginInstall) error {
+		_, err := b.Install(ctx, caller("ann"), bytes.NewReader(tarOf(t, "", other)), req)
+		return err
+	}
+	kindIs(t, install(sandbox.PluginInstall{}), sandbox.Conflict)
+	if n := stored(); n != 1 {
+		t.Errorf("%d folders after a refusal", n)
+	}
+	if err := install(sandbox.PluginInstall{Replace: true}); err != nil || stored() != 1 {
+		t.Errorf("%d folders after a replacement, %v", stored(), err)
+	}
+}
+
 // TestChangedFiles: what was changed in the store after the install is not used.
 func TestChangedFiles(t *testing.T) {
 	b := newBed(t, nil)
