@@ -82,7 +82,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 // in the log that says why not.
 func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, daemon{run: exits})
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) { o.Tools.Secrets = values{"RUN": "secret-of-the-run"} })
 	add := func(name, script string, trusted bool) {
 		t.Helper()
 		files := fstest.MapFS{
@@ -97,7 +97,7 @@ func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
 	}
 	run := func(name string) error {
 		t.Helper()
-		id, err := h.Runs.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: name, Path: "run.sh", Args: []string{"word"}, Env: map[string]string{"K": "secret-of-the-run"}, Stdin: "secret-of-the-run"})
+		id, err := h.Runs.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: name, Path: "run.sh", Args: []string{"word"}, EnvSecrets: map[string]string{"K": "RUN"}, Stdin: "secret-of-the-run"})
 		if err == nil {
 			_, err = h.Execs.Wait(t.Context(), caller, "t1", id)
 		}
