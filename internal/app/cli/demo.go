@@ -86,15 +86,50 @@ func (d *demo) runAt(ctx context.Context) (err error) {
 // demoCleanTimeout bounds the deletion of the demo's thread at a server that is there.
 const demoCleanTimeout = time.Minute
 
+// demoToolsTimeout is how long the demo's own MCP server may take to start: on a fresh machine Node comes from a cold disk.
+const demoToolsTimeout = time.Minute
+
+// demoServers is what the demo reads of the list of MCP servers.
+type demoServers struct {
+	Servers []struct {
+		Name  string `json:"name"`
+		State string `json:"state"`
+		Error string `json:"error"`
+		Count int    `json:"tool_count"`
+	} `json:"servers"`
+}
+
+// awaitTools waits for the tools of the MCP server that the demo has configured.
+func (d *demo) awaitTools(ctx context.Context) error {
+	end := time.Now().Add(demoToolsTimeout)
+	for {
+		var list demoServers
+		if err := d.api.Call(ctx, http.MethodGet, client.ThreadPath(d.thread, "servers"), nil, &list); err != nil {
+			return err
+		}
+		state := "not in the list"
+		for _, s := range list.Servers {
+			if s.Name == d.tools && s.Count > 0 {
+				return nil
+			}
+			if s.Name == d.tools {
+				state = strings.TrimSpace(s.State + " " + s.Error)
+			}
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the MCP server %q has no tools after %s: it is %s", d.tools, demoToolsTimeout, state)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
 // findTools looks whether the server knows the demo's tools.
 func (d *demo) findTools(ctx context.Context) error {
-	var list struct {
-		Servers []struct {
-			Name  string `json:"name"`
-			State string `json:"state"`
-			Count int    `json:"tool_count"`
-		} `json:"servers"`
-	}
+	var list demoServers
 	if err := d.api.Call(ctx, http.MethodGet, client.ThreadPath(d.thread, "servers"), nil, &list); err != nil {
 		return err
 	}
@@ -130,7 +165,7 @@ func (d *demo) run(ctx context.Context, cfg config.Config) (err error) {
 		stop()
 		err = errors.Join(err, <-ended)
 	}()
-	for _, step := range []func(context.Context) error{d.sandbox, d.skill, d.typescript, d.python, d.trail, d.cleanUp} {
+	for _, step := range []func(context.Context) error{d.sandbox, d.awaitTools, d.skill, d.typescript, d.python, d.trail, d.cleanUp} {
 		if err := step(ctx); err != nil {
 			return err
 		}
