@@ -39,7 +39,7 @@ func (s watchRoutes) add() {
 	op.Description = "First the event started: what changes from then on is told. Then an event change for each file or folder that was created, modified or deleted; " +
 		"a rename is both, and what comes and goes within a moment may not be told. An event end, and the end of the stream, when the thread's sandbox has ended: its last changes come before. " +
 		"An event error with a problem, when the thread or the folder is gone, has more than 10000 entries, or the server stops. It cannot be resumed: who was cut off lists the folder. " +
-		"At most 16 watches of a thread and 128 of a server. It starts no sandbox, and keeps none from ending when it is idle."
+		"At most 16 watches of a thread, 64 of a user and 128 of a server. It starts no sandbox, and keeps none from ending when it is idle."
 	schema := route.Schema[paths.Change](s.api, "")
 	op.Responses = map[string]*huma.Response{
 		"200":     {Description: "Events started, change with this as data, end, error", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}},
