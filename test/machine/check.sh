@@ -2,7 +2,7 @@
 # Runs the product and its tests on a machine with systemd and cgroup v2: test/machine/README.md says what. Needs root.
 #
 #   test/machine/check.sh            everything
-#   test/machine/check.sh PART…      ground, service, unprivileged, drivers, restricted, attacks, chaos
+#   test/machine/check.sh PART…      bare, ground, service, unprivileged, drivers, restricted, attacks, chaos
 #
 #   MACHINE_KEEP=1   leaves the machine on, for test/machine/machine.sh run
 set -euo pipefail
@@ -10,11 +10,17 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${SKERRY_CACHE:-/var/cache/skerry}
 parts=("$@")
-[ $# -gt 0 ] || parts=(ground service unprivileged drivers restricted attacks chaos)
+[ $# -gt 0 ] || parts=(bare ground service unprivileged drivers restricted attacks chaos)
 began=$SECONDS
 say() { printf -- '-- [%4ds] %s\n' $((SECONDS - began)) "$*"; }
 machine=$here/machine.sh
 
+if [ "${parts[0]}" = bare ]; then
+  say bare
+  "$here/bare.sh"
+  parts=("${parts[@]:1}")
+  [ ${#parts[@]} -gt 0 ] || exit 0
+fi
 "$machine" build
 
 say "packing the product, its tests and its images"
