@@ -39,7 +39,7 @@ func TestFolderShowsAView(t *testing.T) {
 	if _, err := h.Add(t.Context(), anna, "c", files("c"), AddOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	v, err := h.Virtual("v", map[string][]byte{"SKILL.md": []byte(text("v")), "ref/x.md": []byte("x")})
+	v, err := h.Virtual(anna, "v", map[string][]byte{"SKILL.md": []byte(text("v")), "ref/x.md": []byte("x")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -58,6 +60,7 @@ type Options struct {
 type Library struct {
 	o      Options
 	store  *store
+	growth growth
 	public *public
 
 	mu        sync.Mutex
@@ -79,7 +82,7 @@ func Open(o Options) (*Library, error) {
 		return nil, fmt.Errorf("skills: %w", err)
 	}
 	l := &Library{
-		o: o, store: st, public: &public{sources: o.Public, store: st, log: o.Log},
+		o: o, store: st, growth: growth{of: map[sandbox.Owner]*rate.Limiter{}}, public: &public{sources: o.Public, store: st, log: o.Log},
 		indexes: map[sandbox.Owner]*indexFile{}, sets: map[sandbox.Owner]*Set{}, parsed: map[parsedKey]Skill{}, inPlugins: map[string]*entry{}, changed: make(chan struct{}),
 	}
 	l.public.look(time.Now(), true)
@@ -131,6 +134,7 @@ func (l *Library) Sweep() error {
 		}
 	}
 	l.public.mu.Unlock()
+	l.growth.forget(time.Now())
 	return l.store.sweep(time.Now(), func(digest string) bool { return used[digest] })
 }
 
@@ -187,7 +191,7 @@ func (l *Library) Add(ctx context.Context, o sandbox.Owner, name string, fsys fs
 	return l.custom(name, e, r), err
 }
 
-// fits reports what a change of the list of a user's skills would answer now.
+// fits reports what a change of the list of a user's skills would answer now, and counts the bytes of one that would do.
 func (l *Library) fits(o sandbox.Owner, r record, change func(map[string]record, record) error) error {
 	f, err := l.index(o)
 	if err != nil {
@@ -201,7 +205,10 @@ func (l *Library) fits(o sandbox.Owner, r record, change func(map[string]record,
 	if all == nil {
 		all = map[string]record{}
 	}
-	return change(all, r)
+	if err := change(all, r); err != nil {
+		return err
+	}
+	return l.growth.take(o, r.Bytes, time.Now())
 }
 
 // take puts a skill into the store. It has no user yet. What is refused, also by fits, leaves nothing in the store:
@@ -364,7 +371,7 @@ func joined(a, b []sandbox.Finding) []sandbox.Finding {
 
 // Virtual makes a skill of files in memory, for one thread: see Set.View. SKILL.md must be one of the files. Invalid
 // when the name, SKILL.md or a limit is wrong.
-func (l *Library) Virtual(name string, files map[string][]byte) (*Member, error) {
+func (l *Library) Virtual(o sandbox.Owner, name string, files map[string][]byte) (*Member, error) {
 	temp, err := os.MkdirTemp(l.store.dir, stagePrefix)
 	if err != nil {
 		return nil, readError(err)
@@ -378,7 +385,7 @@ func (l *Library) Virtual(name string, files map[string][]byte) (*Member, error)
 	if err := writeFiles(root, files); err != nil {
 		return nil, readError(err)
 	}
-	e, r, err := l.take(name, root.FS(), AddOptions{}, func(record) error { return nil })
+	e, r, err := l.take(name, root.FS(), AddOptions{}, func(r record) error { return l.growth.take(o, r.Bytes, time.Now()) })
 	if err != nil {
 		return nil, err
 	}

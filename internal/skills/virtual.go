@@ -23,7 +23,7 @@ const (
 // Their files are in the library's store as long as they are used, so that sandboxes can see them. All
 // methods may be called at the same time.
 type Virtuals struct {
-	make func(name string, files map[string][]byte) (*Member, error)
+	make func(o sandbox.Owner, name string, files map[string][]byte) (*Member, error)
 
 	mu    sync.Mutex
 	all   map[sandbox.Thread]map[string]*virtual
@@ -53,7 +53,7 @@ func (v *Virtuals) Add(t sandbox.Thread, sk sandbox.VirtualSkill) (Skill, error)
 	if err := v.reserve(t, sk.Name, size); err != nil {
 		return Skill{}, err
 	}
-	m, err := v.make(sk.Name, files)
+	m, err := v.make(t.Owner, sk.Name, files)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	mine, still := v.all[t][sk.Name]

@@ -19,6 +19,8 @@ const (
 	// skillsEvery is how often it is looked for what other processes changed: each look costs a few stats
 	// a user, and a change must be in running sandboxes within a second.
 	skillsEvery = 250 * time.Millisecond
+	// sweepEvery is how often unused files are looked for: far more often than the hour after which they go.
+	sweepEvery = 10 * time.Minute
 	// skillsShare: with so many users that a look takes long, looks become rarer: a twentieth of the time goes
 	// there at most. Before an exec its own thread is looked at anyway.
 	skillsShare = 20
@@ -249,10 +251,13 @@ func (k *Skills) ShowNow(ctx context.Context, inst *instance.Instance) {
 func (k *Skills) Push() {
 	tick := time.NewTimer(skillsEvery)
 	defer tick.Stop()
-	if err := k.o.Library.Sweep(); err != nil {
-		k.o.Log.Warn("unused skills are kept", "error", err)
-	}
+	swept := time.Now()
+	k.sweep(swept)
 	for {
+		if now := time.Now(); now.Sub(swept) > sweepEvery {
+			swept = now
+			k.sweep(now)
+		}
 		changed := k.o.Library.Changed() // before the look, so that no change falls between
 		began := time.Now()
 		k.Look()
@@ -263,6 +268,17 @@ func (k *Skills) Push() {
 		case <-tick.C:
 		case <-changed:
 		}
+	}
+}
+
+// sweep removes files of skills that no user and no thread has. Virtual skills of other servers are kept by those.
+func (k *Skills) sweep(now time.Time) {
+	err := k.o.Virtuals.Keep(now)
+	if err == nil {
+		err = k.o.Library.Sweep()
+	}
+	if err != nil {
+		k.o.Log.Warn("unused skills are kept", "error", err)
 	}
 }
 
