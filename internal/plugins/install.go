@@ -214,7 +214,7 @@ func check(ctx context.Context, got *fetched, entry json.RawMessage, req sandbox
 	if req.Digest != "" && req.Digest != digest {
 		return nil, sandbox.Errorf(sandbox.Conflict, "plugin %q is another one: its digest is %s, and %.100s was asked for", p.plugin.Name, digest, req.Digest)
 	}
-	p.record = record{Digest: digest, Source: got.source, Entry: entry, InstalledAt: time.Now().UTC()}
+	p.record = record{Digest: digest, Bytes: p.Bytes, Source: got.source, Entry: entry, InstalledAt: time.Now().UTC()}
 	return p, nil
 }
 
@@ -271,7 +271,7 @@ func (i *installer) keep(ctx context.Context, o sandbox.Owner, p *ready, req san
 	if err != nil {
 		return err
 	}
-	if err := hasRoom(now, name, req); err != nil { // before its files take space that nobody's quota counts
+	if err := hasRoom(now, name, p.record.Bytes, req); err != nil { // before its files take space that nobody's quota counts
 		return err
 	}
 	i.changing.RLock()
@@ -280,7 +280,7 @@ func (i *installer) keep(ctx context.Context, o sandbox.Owner, p *ready, req san
 		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
 	}
 	err = file.edit(ctx, func(st *state) error {
-		if err := hasRoom(st, name, req); err != nil {
+		if err := hasRoom(st, name, p.record.Bytes, req); err != nil {
 			return err
 		}
 		st.Plugins[name] = p.record
@@ -292,13 +292,21 @@ func (i *installer) keep(ctx context.Context, o sandbox.Owner, p *ready, req san
 	return i.extensions.SetEnabled(ctx, scopeOf(o, req.Shared), extensions.PluginsSection, name, false)
 }
 
-// hasRoom says why a list cannot have a plugin of that name.
-func hasRoom(st *state, name string, req sandbox.PluginInstall) error {
+// hasRoom says why a list cannot have a plugin of that name and size.
+func hasRoom(st *state, name string, bytes int64, req sandbox.PluginInstall) error {
+	total := bytes
+	for n, r := range st.Plugins {
+		if n != name {
+			total += r.Bytes
+		}
+	}
 	switch _, taken := st.Plugins[name]; {
 	case taken && !req.Replace:
 		return errTaken(name)
 	case !taken && len(st.Plugins) >= maxInstalled:
 		return sandbox.Errorf(sandbox.QuotaExceeded, "there are %d plugins already", maxInstalled)
+	case total > maxInstalledBytes:
+		return sandbox.Errorf(sandbox.QuotaExceeded, "the plugins would have %d bytes together, of at most %d; remove one first", total, maxInstalledBytes)
 	}
 	return nil
 }

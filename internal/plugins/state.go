@@ -15,10 +15,12 @@ import (
 )
 
 const (
-	maxStateBytes   = 16 << 20
-	maxInstalled    = 500 // of one user, and of one tenant for all of its users
-	maxMarketplaces = 50
-	maxOwners       = 10_000
+	maxStateBytes = 16 << 20
+	maxInstalled  = 500 // of one user, and of one tenant for all of its users
+	// maxInstalledBytes is how many bytes their files have together.
+	maxInstalledBytes = 4 << 30
+	maxMarketplaces   = 50
+	maxOwners         = 10_000
 )
 
 // state is what one file says: tenants/<tenant>/plugins.json for all users of a tenant, and
@@ -31,6 +33,7 @@ type state struct {
 // record is one installed plugin: where it came from, and which files it has.
 type record struct {
 	Digest      string               `json:"digest"`
+	Bytes       int64                `json:"bytes,omitempty"` // of its files; 0 of one that a version up to 0.1 installed
 	Source      sandbox.PluginSource `json:"source"`
 	Entry       json.RawMessage      `json:"entry,omitempty"` // of the marketplace
 	InstalledAt time.Time            `json:"installed_at"`
