@@ -123,7 +123,9 @@ func (d creation) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace
 	}
 	in.Rootfs = img.rootfs
 	if own != nil {
-		in = d.fillOwn(in, own)
+		if in, err = d.fillOwn(in, own); err != nil {
+			return err
+		}
 	}
 	if userNamespace {
 		if err := checkPassable(in.Rootfs); err != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // Sandboxes that mount one folder share its inodes. Under runc code then sees by inotify which files its neighbours
@@ -143,14 +144,23 @@ func sweepOverlays(roots string) error {
 }
 
 // fillOwn is fill, where this kernel can do it. Where it cannot, or not for the file system of the image, the sandbox
-// shares inodes, and the log says so once.
-func (d creation) fillOwn(in ociconfig.Input, own *overlays) ociconfig.Input {
+// shares inodes, and the log says so once. Any other failure is one of the start.
+func (d creation) fillOwn(in ociconfig.Input, own *overlays) (ociconfig.Input, error) {
 	with := in
-	if err := own.fill(&with); err != nil {
-		d.shared.Do(func() {
-			d.log.Warn("no overlays: code sees by inotify and flock which files of the image its neighbours use", "error", err)
-		})
-		return in
+	err := own.fill(&with)
+	if err == nil {
+		return with, nil
 	}
-	return with
+	if !noOverlay(err) {
+		return in, sandbox.Wrap(sandbox.Unavailable, err, "the sandbox gets no root file system of its own now; try again")
+	}
+	d.shared.Do(func() {
+		d.log.Warn("no overlays: code sees by inotify and flock which files of the image its neighbours use", "error", err)
+	})
+	return in, nil
+}
+
+// noOverlay reports whether the kernel has no overlays, not on that file system, or not for this server.
+func noOverlay(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENODEV, unix.EINVAL, unix.EOPNOTSUPP, unix.EPERM, unix.ELOOP}, func(no error) bool { return errors.Is(err, no) })
 }

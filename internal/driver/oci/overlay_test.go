@@ -9,6 +9,9 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // overlaid returns the driver of a folder, where the kernel has overlays.
@@ -130,5 +133,24 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestNoOverlayNoStart: where overlays are, a sandbox that gets none does not start. Only a file system that cannot be
+// below one is shared.
+func TestNoOverlayNoStart(t *testing.T) {
+	d := overlaid(t)
+	own, err := d.newOverlays()
+	must(t, err)
+	t.Cleanup(func() { must(t, own.remove()) })
+	daemon := filepath.Join(t.TempDir(), "daemon")
+	must(t, os.WriteFile(daemon, nil, 0o755))
+	in := ociconfig.Input{Rootfs: filepath.Join(t.TempDir(), "gone"), Spec: sandbox.Spec{Daemon: daemon}}
+	if _, err := (creation{d}).fillOwn(in, own); sandbox.KindOf(err) != sandbox.Unavailable {
+		t.Errorf("an image that is gone: %v", err)
+	}
+	in.Rootfs = "/proc/self" // procfs cannot be below an overlay
+	if got, err := (creation{d}).fillOwn(in, own); err != nil || got.Rootfs != in.Rootfs {
+		t.Errorf("a file system that can be below none: %q, %v", got.Rootfs, err)
 	}
 }
