@@ -44,7 +44,7 @@ func onAll(t *testing.T, test func(t *testing.T, s *store.Store)) {
 
 func flush(t testing.TB, l *Log) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	must(t, l.Flush(ctx))
 	if l.Lag() != 0 {

@@ -30,7 +30,7 @@ type rawServer struct {
 }
 
 const (
-	floodBytes = 100 << 20
+	floodBytes = 24 << 20 // half as much again as the limit
 	rawTools   = `{"name":"echo","inputSchema":{"type":"object"}},{"name":"flood","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}},` +
 		`{"name":"drip","inputSchema":{"type":"object"}},{"name":"crash","inputSchema":{"type":"object"}},{"name":"chatty","inputSchema":{"type":"object"}},` +
 		`{"name":"ask","inputSchema":{"type":"object"}},` +

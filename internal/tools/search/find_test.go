@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -119,29 +118,6 @@ const (
 	usual = "please read the log of a container that runs in the namespace and say which errors it has"
 	worst = "get list create update delete page browser file name type text id url query data user string optional default value number object array use return given specific path content search result request set time all new"
 )
-
-// TestSearchIsFast: 2 ms at 10,000 tools, also for a query of the most common words. The best of some
-// runs counts: others use the machine, too.
-func TestSearchIsFast(t *testing.T) {
-	ix := New(many(t, 10_000))
-	for _, query := range []string{usual, worst} {
-		best := time.Hour
-		for range 20 {
-			start := time.Now()
-			if hits, _ := ix.Find(query, 15, nil); len(hits) != 15 {
-				t.Fatalf("%d hits", len(hits))
-			}
-			best = min(best, time.Since(start))
-		}
-		limit := 2 * time.Millisecond
-		if raceEnabled {
-			limit *= 20
-		}
-		if best > limit {
-			t.Errorf("%v for %q, want at most %v", best, query, limit)
-		}
-	}
-}
 
 func TestConcurrentFinds(t *testing.T) {
 	ix := New(many(t, 500))
