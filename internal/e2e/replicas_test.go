@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -305,6 +307,17 @@ func TestOwnerStopped(t *testing.T) {
 	}
 }
 
+// isStopped reports whether a signal has stopped a process: on a loaded machine it answers for a while after SIGSTOP.
+func isStopped(t *testing.T, pid int) bool {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	must(t, err)
+	return len(tasks) > 0 && !slices.ContainsFunc(tasks, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && !bytes.Contains(text, []byte("\nState:\tT"))
+	})
+}
+
 func ownerStopped(t *testing.T, args ...string) {
 	a, b, _ := startTwo(t, "docker", args...)
 	thread := fmt.Sprintf("stopped-%d", time.Now().UnixNano())
@@ -313,6 +326,7 @@ func ownerStopped(t *testing.T, args ...string) {
 	must(t, a.cmd.Process.Signal(syscall.SIGSTOP))
 	goOn := sync.OnceFunc(func() { _ = a.cmd.Process.Signal(syscall.SIGCONT) })
 	t.Cleanup(goOn)
+	eventually(t, "all threads of the server are stopped", func() bool { return isStopped(t, a.cmd.Process.Pid) })
 	began := time.Now()
 	eventually(t, "the other server takes the thread", func() bool {
 		res, err := b.request("POST", "/api/threads/"+thread+"/exec", map[string]any{"command": "true"})
