@@ -143,15 +143,14 @@ func (m *Server) admit(text []byte, o sandbox.Owner) (leave func(), err error) {
 	if err := m.o.CheckBody(text); err != nil {
 		return nil, err
 	}
-	type message struct {
-		Method string `json:"method"`
+	messages := []json.RawMessage{text}
+	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("[")) && json.Unmarshal(text, &messages) == nil && len(messages) > maxBatch {
+		return nil, sandbox.Errorf(sandbox.Invalid, "a batch of %d messages: at most %d", len(messages), maxBatch)
 	}
-	var one message
-	var batch []json.RawMessage
-	if json.Unmarshal(text, &batch) == nil && len(batch) > maxBatch {
-		return nil, sandbox.Errorf(sandbox.Invalid, "a batch of %d messages: at most %d", len(batch), maxBatch)
-	}
-	for _, raw := range append(batch, text) {
+	for _, raw := range messages {
+		var one struct {
+			Method string `json:"method"`
+		}
 		if json.Unmarshal(raw, &one) == nil && one.Method == "subscriptions/listen" {
 			return m.o.Follow(o)
 		}

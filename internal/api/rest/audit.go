@@ -78,35 +78,19 @@ const maxFollowers = 64
 const maxOwnFollowers = 16
 
 // auditFollowers counts those who follow or export.
-type auditFollowers struct {
-	mu  sync.Mutex
-	all int
-	of  map[sandbox.Owner]int
-}
+type auditFollowers struct{ streams streams }
 
 // enter takes a place of those who follow or export.
 func (f *auditFollowers) enter(o sandbox.Owner) (release func(), err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.of[o] >= maxOwnFollowers:
-		return nil, sandbox.TooManyCalls("this user follows or exports the audit log %d times already: end one first", maxOwnFollowers)
-	case f.all >= maxFollowers:
-		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d clients follow or export the audit log of this server already; try again later", maxFollowers)
-	}
-	if f.of == nil {
-		f.of = map[sandbox.Owner]int{}
-	}
-	f.all++
-	f.of[o]++
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.all--
-		if f.of[o]--; f.of[o] == 0 {
-			delete(f.of, o)
+	return f.streams.enter(o, func(own, all int) error {
+		switch {
+		case own >= maxOwnFollowers:
+			return sandbox.TooManyCalls("this user follows or exports the audit log %d times already: end one first", maxOwnFollowers)
+		case all >= maxFollowers:
+			return sandbox.Errorf(sandbox.CapacityExceeded, "%d clients follow or export the audit log of this server already; try again later", maxFollowers)
 		}
-	}, nil
+		return nil
+	})
 }
 
 func (s auditRoutes) streamAudit(ctx context.Context, in *struct {

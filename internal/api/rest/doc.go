@@ -11,5 +11,5 @@
 // The routes of files are in files, those of execs, contexts and terminals in execs; both write streams
 // with eventstream. /mcp is internal/api/mcp, behind the same checks.
 //
-// Locks: followers.mu and auditFollowers.mu guard counts of streams. Each is held for a look at a map.
+// Locks: streams.mu guards counts of streams. It is held for a look at a map.
 package rest

@@ -15,12 +15,40 @@ import (
 // no other limit counts it: it starts nothing.
 const maxFollowing = 512
 
+// streams counts those that are open.
+type streams struct {
+	mu  sync.Mutex
+	all int
+	of  map[sandbox.Owner]int
+}
+
+// enter counts a stream, which leave takes out again. full says why there can be no other one, with so many of the
+// owner's and so many in all.
+func (s *streams) enter(o sandbox.Owner, full func(own, all int) error) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := full(s.of[o], s.all); err != nil {
+		return nil, err
+	}
+	if s.of == nil {
+		s.of = map[sandbox.Owner]int{}
+	}
+	s.all++
+	s.of[o]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.of[o]--; s.of[o] == 0 {
+			delete(s.of, o)
+		}
+	}, nil
+}
+
 // followers counts the streams that follow what was started otherwise.
 type followers struct {
-	table *route.Table
-
-	mu sync.Mutex
-	of map[sandbox.Owner]int
+	table   *route.Table
+	streams streams
 }
 
 // bound refuses a request that follows something when its owner follows too much.
@@ -41,20 +69,10 @@ func (f *followers) bound(c *gin.Context) {
 
 // enter counts a stream, which leave takes out again.
 func (f *followers) enter(o sandbox.Owner) (leave func(), err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.of[o] >= maxFollowing {
-		return nil, sandbox.TooManyCalls("this user follows %d streams of this server, the most: end one first", maxFollowing)
-	}
-	if f.of == nil {
-		f.of = map[sandbox.Owner]int{}
-	}
-	f.of[o]++
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.of[o]--; f.of[o] == 0 {
-			delete(f.of, o)
+	return f.streams.enter(o, func(own, _ int) error {
+		if own >= maxFollowing {
+			return sandbox.TooManyCalls("this user follows %d streams of this server, the most: end one first", maxFollowing)
 		}
-	}, nil
+		return nil
+	})
 }
