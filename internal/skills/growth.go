@@ -1,9 +1,6 @@
 package skills
 
 import (
-	"errors"
-	"io/fs"
-	"os"
 	"sync"
 	"time"
 
@@ -16,7 +13,7 @@ import (
 // removed counts in no quota, and stays in the store until Sweep finds it old enough.
 const maxGrowth = 2 * maxCustomBytes
 
-// growth bounds what users add to the store. All methods may be called at the same time.
+// growth bounds what users add to the store. The zero value is ready. All methods may be called at the same time.
 type growth struct {
 	mu sync.Mutex
 	of map[sandbox.Owner]*rate.Limiter
@@ -28,6 +25,9 @@ func (g *growth) take(o sandbox.Owner, bytes int64, now time.Time) error {
 	defer g.mu.Unlock()
 	l := g.of[o]
 	if l == nil {
+		if g.of == nil {
+			g.of = map[sandbox.Owner]*rate.Limiter{}
+		}
 		l = rate.NewLimiter(rate.Limit(maxGrowth/stageAge.Seconds()), maxGrowth)
 		g.of[o] = l
 	}
@@ -46,24 +46,4 @@ func (g *growth) forget(now time.Time) {
 			delete(g.of, o)
 		}
 	}
-}
-
-// Keep marks the files of all virtual skills as used, so that no server sweeps them: no list names them.
-func (v *Virtuals) Keep(now time.Time) error {
-	v.mu.Lock()
-	dirs := map[string]bool{}
-	for _, own := range v.all {
-		for _, mine := range own {
-			if mine.member != nil {
-				dirs[mine.member.dir] = true
-			}
-		}
-	}
-	v.mu.Unlock()
-	for dir := range dirs {
-		if err := os.Chtimes(dir, now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }

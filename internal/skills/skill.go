@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -82,7 +80,7 @@ func Open(o Options) (*Library, error) {
 		return nil, fmt.Errorf("skills: %w", err)
 	}
 	l := &Library{
-		o: o, store: st, growth: growth{of: map[sandbox.Owner]*rate.Limiter{}}, public: &public{sources: o.Public, store: st, log: o.Log},
+		o: o, store: st, public: &public{sources: o.Public, store: st, log: o.Log},
 		indexes: map[sandbox.Owner]*indexFile{}, sets: map[sandbox.Owner]*Set{}, parsed: map[parsedKey]Skill{}, inPlugins: map[string]*entry{}, changed: make(chan struct{}),
 	}
 	l.public.look(time.Now(), true)
@@ -134,8 +132,9 @@ func (l *Library) Sweep() error {
 		}
 	}
 	l.public.mu.Unlock()
-	l.growth.forget(time.Now())
-	return l.store.sweep(time.Now(), func(digest string) bool { return used[digest] })
+	now := time.Now()
+	l.growth.forget(now)
+	return l.store.sweep(now, func(digest string) bool { return used[digest] })
 }
 
 // parse returns what Parse makes of an entry's SKILL.md.

@@ -228,7 +228,7 @@ func copyFile(to *os.Root, fsys fs.FS, f File, limit int64) (File, error) {
 	if err == nil && n > limit {
 		err = sandbox.Errorf(sandbox.Invalid, "a skill has at most %d bytes", MaxBytes)
 	}
-	if err = errors.Join(err, out.Chmod(sandbox.SkillFileMode(f.Exec)), out.Close()); err != nil {
+	if err = errors.Join(err, out.Close()); err != nil {
 		return f, err
 	}
 	f.Bytes, f.Digest = n, hexDigest(sum.Sum(nil))

@@ -2,9 +2,13 @@ package skills
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -170,4 +174,24 @@ func (v *Virtuals) Of(t sandbox.Thread) []*Member {
 	}
 	slices.SortFunc(list, func(a, b *Member) int { return strings.Compare(a.Skill.Name, b.Skill.Name) })
 	return list
+}
+
+// Keep marks the files of all virtual skills as used, so that no server sweeps them: no list names them.
+func (v *Virtuals) Keep(now time.Time) error {
+	v.mu.Lock()
+	dirs := map[string]bool{}
+	for _, own := range v.all {
+		for _, mine := range own {
+			if mine.member != nil {
+				dirs[mine.member.dir] = true
+			}
+		}
+	}
+	v.mu.Unlock()
+	for dir := range dirs {
+		if err := os.Chtimes(dir, now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

@@ -89,26 +89,32 @@ const demoCleanTimeout = time.Minute
 // demoToolsTimeout is how long the demo's own MCP server may take to start: on a fresh machine Node comes from a cold disk.
 const demoToolsTimeout = time.Minute
 
-// demoServers is what the demo reads of the list of MCP servers.
-type demoServers struct {
-	Servers []struct {
-		Name  string `json:"name"`
-		State string `json:"state"`
-		Error string `json:"error"`
-		Count int    `json:"tool_count"`
-	} `json:"servers"`
+// mcpServer is what the demo reads of an MCP server.
+type mcpServer struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	Error string `json:"error"`
+	Count int    `json:"tool_count"`
+}
+
+func (d *demo) servers(ctx context.Context) ([]mcpServer, error) {
+	var list struct {
+		Servers []mcpServer `json:"servers"`
+	}
+	err := d.api.Call(ctx, http.MethodGet, client.ThreadPath(d.thread, "servers"), nil, &list)
+	return list.Servers, err
 }
 
 // awaitTools waits for the tools of the MCP server that the demo has configured.
 func (d *demo) awaitTools(ctx context.Context) error {
 	end := time.Now().Add(demoToolsTimeout)
 	for {
-		var list demoServers
-		if err := d.api.Call(ctx, http.MethodGet, client.ThreadPath(d.thread, "servers"), nil, &list); err != nil {
+		list, err := d.servers(ctx)
+		if err != nil {
 			return err
 		}
 		state := "not in the list"
-		for _, s := range list.Servers {
+		for _, s := range list {
 			if s.Name == d.tools && s.Count > 0 {
 				return nil
 			}
@@ -129,11 +135,11 @@ func (d *demo) awaitTools(ctx context.Context) error {
 
 // findTools looks whether the server knows the demo's tools.
 func (d *demo) findTools(ctx context.Context) error {
-	var list demoServers
-	if err := d.api.Call(ctx, http.MethodGet, client.ThreadPath(d.thread, "servers"), nil, &list); err != nil {
+	list, err := d.servers(ctx)
+	if err != nil {
 		return err
 	}
-	for _, s := range list.Servers {
+	for _, s := range list {
 		if s.Name == demoServer && s.Count > 0 {
 			d.tools, d.folder = demoServer, demoFolder
 			return nil
