@@ -32,6 +32,7 @@ type street struct {
 	drainTarget string // who does what any server could: this one stops
 	stops       context.Context
 	moved       int // how often it says that a third one is the owner
+	through     func(http.RoundTripper) http.RoundTripper
 }
 
 func (s *street) PassOn(context.Context) string { return s.drainTarget }
@@ -77,12 +78,16 @@ func (s *street) Alive(string) bool { return !s.dead }
 func (s *street) Answers(context.Context, string) bool { return !s.deaf }
 
 func (s *street) Transport() http.RoundTripper {
-	return &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: 10 * time.Second, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	direct := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: 10 * time.Second, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 		if s.addr == "" || !strings.HasPrefix(addr, "other:") {
 			return nil, fmt.Errorf("dial %s", addr)
 		}
 		return (&net.Dialer{}).DialContext(ctx, "tcp", s.addr)
 	}}
+	if s.through != nil {
+		return s.through(direct)
+	}
+	return direct
 }
 
 // neighbours are two servers: what the first is asked about a thread, the second answers.
@@ -167,60 +172,76 @@ func TestForwardStream(t *testing.T) {
 	}
 }
 
-// lateEnd is a body whose end is looked for only when the answer is under way.
-type lateEnd struct {
-	io.ReadCloser
+// late is a transport that reads a body a second time only when the answer is under way, and then says so.
+type late struct {
+	http.RoundTripper
 	answered <-chan struct{}
 	looked   chan struct{}
-	reads    int
 }
 
-func (l *lateEnd) Read(p []byte) (int, error) {
-	l.reads++
-	if l.reads == 2 {
-		<-l.answered
-		defer close(l.looked)
+func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Body = &lateBody{ReadCloser: r.Body, late: l}
+	return l.RoundTripper.RoundTrip(r)
+}
+
+type lateBody struct {
+	io.ReadCloser
+	late  late
+	reads int
+}
+
+func (l *lateBody) Read(p []byte) (int, error) {
+	if l.reads++; l.reads != 2 {
+		return l.ReadCloser.Read(p)
 	}
+	<-l.late.answered
+	time.AfterFunc(10*time.Millisecond, func() { close(l.late.looked) }) // it may wait until the answer ends
 	return l.ReadCloser.Read(p)
 }
 
-// TestForwardLateEnd: an answer is whole when its owner is faster than the look for the end of the request's body.
-func TestForwardLateEnd(t *testing.T) {
+// TestForwardLateRead: an answer is whole when its owner is faster than whoever reads the request's body. The owner has
+// read it, and only its end is looked for, or the owner wants no more of it.
+func TestForwardLateRead(t *testing.T) {
 	t.Parallel()
-	answered, looked := make(chan struct{}), make(chan struct{})
 	const pieces = 50
-	owner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		flush := http.NewResponseController(w).Flush
-		_ = flush()
-		<-looked
-		for range pieces {
-			_, _ = io.WriteString(w, ": \n\n")
-			_ = flush()
-			time.Sleep(time.Millisecond)
-		}
-	}))
-	t.Cleanup(owner.Close)
-	s := &street{owner: "other", exec: "other", addr: owner.Listener.Addr().String()}
-	inner := handler(t, newWorld(t), func(o *Options) { o.Placement = s })
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = &lateEnd{ReadCloser: r.Body, answered: answered, looked: looked}
-		inner.ServeHTTP(w, r)
-	}))
-	t.Cleanup(front.Close)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL+execURL, strings.NewReader(`{"command":"true"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultTransport.RoundTrip(req)
-	close(answered)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if text, err := io.ReadAll(res.Body); err != nil || len(text) != 4*pieces {
-		t.Errorf("%d bytes of the answer, then %v", len(text), err)
+	for name, size := range map[string]int{"end": 10, "rest": 200 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answered, looked := make(chan struct{}), make(chan struct{})
+			owner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				control := http.NewResponseController(w)
+				_ = control.EnableFullDuplex() // it answers without the rest of the body, which the first server throws away then
+				_, _ = io.ReadFull(r.Body, make([]byte, min(size, 100)))
+				_ = control.Flush()
+				<-looked
+				for range pieces {
+					_, _ = io.WriteString(w, ": \n\n")
+					_ = control.Flush()
+					time.Sleep(time.Millisecond)
+				}
+			}))
+			t.Cleanup(owner.Close)
+			s := &street{owner: "other", exec: "other", addr: owner.Listener.Addr().String()}
+			s.through = func(inner http.RoundTripper) http.RoundTripper {
+				return late{RoundTripper: inner, answered: answered, looked: looked}
+			}
+			front := httptest.NewServer(handler(t, newWorld(t), func(o *Options) { o.Placement = s }))
+			t.Cleanup(front.Close)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL+execURL, strings.NewReader(strings.Repeat("x", size)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			res, err := http.DefaultTransport.RoundTrip(req)
+			close(answered)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if text, err := io.ReadAll(res.Body); err != nil || len(text) != 4*pieces {
+				t.Errorf("%d bytes of the answer, then %v", len(text), err)
+			}
+		})
 	}
 }
 

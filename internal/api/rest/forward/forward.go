@@ -192,10 +192,7 @@ func (f *Forwarder) forward(c *gin.Context, replica string) (answered bool) {
 	defer watching.Wait()
 	defer cancel(nil)
 	watching.Go(func() { f.watchPeer(ctx, replica, cancel) })
-	// Without this, net/http closes the body when the answer begins. The transport still looks for the body's end
-	// then, now and then, and cuts the answer off when it may not.
-	_ = x.Control.EnableFullDuplex() // fails where nothing closes the body early
-	body := &unread{ReadCloser: c.Request.Body}
+	body := &unread{ReadCloser: c.Request.Body, over: ctx.Done()}
 	proxy := &httputil.ReverseProxy{
 		Transport: f.Placement.Transport(), FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -241,14 +238,30 @@ func (f *Forwarder) forward(c *gin.Context, replica string) (answered bool) {
 }
 
 // unread is the body of a request that may be sent again as long as none of it was read.
+//
+// net/http closes it when the answer begins. The transport may still read it then, and cuts the answer off
+// when that fails. So an end that was read stays one, and a body that was closed early has no more to say
+// until the answer is over.
 type unread struct {
 	io.ReadCloser
+	over    <-chan struct{}
 	touched atomic.Bool
+	ended   atomic.Bool
 }
 
 func (u *unread) Read(p []byte) (int, error) {
 	u.touched.Store(true)
-	return u.ReadCloser.Read(p)
+	if u.ended.Load() {
+		return 0, io.EOF
+	}
+	n, err := u.ReadCloser.Read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		u.ended.Store(true)
+	case errors.Is(err, http.ErrBodyReadAfterClose):
+		<-u.over
+	}
+	return n, err
 }
 
 // unsent reports whether a request that failed has surely done nothing: there was no connection, or
