@@ -151,6 +151,14 @@ times() {
   done
 }
 
+# failures says once more, at the end of a long log, which tests failed and how.
+failures() {
+  local log
+  for log in "$logs"/*.code; do
+    [ "$(cat "$log")" = 0 ] || grep -E -A 4 '^ *--- FAIL|^panic: |^FAIL	' "${log%.code}" | cut -c 1-400 | head -80
+  done
+}
+
 prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
 prepare_parts() { scripts/install.sh images mcp mcp-many s3 helm python-sdk clients e2b && images/build.sh base; }
 
@@ -174,14 +182,16 @@ product="images sandbox-templates skills"
 
 heartbeat &
 beat=$!
-tier check scripts/check.sh &
+# What is only built or read leaves the cores to the tests, whose clocks run.
+background() { tier "$1" nice -n 19 "${@:2}"; }
+background check scripts/check.sh &
 check=$!
-[ "$wanted" = quick ] || tier images images/build.sh data office &
+[ "$wanted" = quick ] || background images images/build.sh data office &
 images=$!
 # A cluster that the caller names brings its own programs.
-# shellcheck disable=SC2317 # called by tier
-programs() { [ -n "${SKERRY_K8S_IMPORT:-}" ] || scripts/cluster.sh --programs; }
-[ "$wanted" = quick ] || tier cluster programs &
+programs=(scripts/cluster.sh --programs)
+[ -z "${SKERRY_K8S_IMPORT:-}" ] || programs=(true)
+[ "$wanted" = quick ] || background cluster "${programs[@]}" &
 cluster=$!
 # Tests wait more than they compute, so more of them run side by side than there are cores.
 sized unit ./... . -p 3 -parallel 8 -timeout 15m "${unit[@]}"
@@ -230,5 +240,6 @@ fi
 wait $check
 show check
 times
+[ $failed = 0 ] || failures
 printf '== %s in %d s\n' "$([ $failed = 0 ] && echo 'all tiers passed' || echo 'FAILED')" $((SECONDS - began))
 exit $failed

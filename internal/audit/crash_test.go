@@ -18,7 +18,7 @@ import (
 )
 
 // kills is how many times TestKill kills; with -short fewer.
-const kills = 1000
+const kills = 250
 
 // TestKill kills a writing process again and again, at random moments: every record that it was told is written is
 // there, once, and the chain is whole and signed.

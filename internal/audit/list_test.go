@@ -212,9 +212,7 @@ func TestKeep(t *testing.T) {
 		if len(keys) != 30 {
 			t.Errorf("%d lists of threads, want 30", len(keys))
 		}
-		items, _, err := l.List(ctx, Filter{Tenant: "acme", User: "ann", Limit: 1000})
-		must(t, err)
-		if len(items) != 300 {
+		if items := listAll(t, l, Filter{Tenant: "acme", User: "ann", Limit: 1000}); len(items) != 300 {
 			t.Errorf("ann has %d records", len(items))
 		}
 

@@ -70,7 +70,7 @@ console.log(Date.now() / 1000 - up + ticks / 100 < statSync(process.argv[1]).mti
 // waitForOne returns once an interpreter waits, or is about to.
 func (j *js) waitForOne() {
 	j.Helper()
-	for range 1000 {
+	for range 6000 {
 		if len(j.folders()) > 0 {
 			time.Sleep(150 * time.Millisecond)
 			return

@@ -72,7 +72,7 @@ func open(t *testing.T, config string, change ...func(*Options)) *rig {
 			v, ok := map[string]string{"PATH": os.Getenv("PATH"), "SECRET": "open-sesame-42", "EMPTY": ""}[name]
 			return v, ok
 		},
-		Version: "test", CallTimeout: 40 * time.Second, ConnectTimeout: 40 * time.Second,
+		Version: "test", CallTimeout: 2 * time.Minute, ConnectTimeout: 2 * time.Minute,
 	}
 	for _, f := range change {
 		f(&o)
@@ -111,7 +111,7 @@ func (r *rig) call(tool, input string) (sandbox.ToolResult, error) {
 
 func (r *rig) callAs(t sandbox.Thread, tool, input string) (sandbox.ToolResult, error) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	found, err := r.Catalog.Resolve(ctx, t, sandbox.ToolRef{Printed: tool})
 	if err != nil {
