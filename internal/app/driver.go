@@ -11,6 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/containerd"
 	"github.com/skerry-sandbox/skerry/internal/driver/docker"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/oci"
 )
 
@@ -18,7 +19,7 @@ import (
 func (b *builder) openDriver(ctx context.Context) (driver.Driver, error) {
 	switch b.cfg.Driver {
 	case "containerd":
-		raiseInotify(inotifyFile, b.log)
+		raiseInotify(hardening.InotifyFile, b.log)
 		return b.closing(openContainerd(ctx, b.cfg, b.log))
 	case "kubernetes":
 		return b.closing(openKubernetes(ctx, b.cfg, b.log))
@@ -36,7 +37,7 @@ func (b *builder) openDriver(ctx context.Context) (driver.Driver, error) {
 		}
 		b.log.Info("no Docker daemon answers; using the oci driver")
 	}
-	raiseInotify(inotifyFile, b.log)
+	raiseInotify(hardening.InotifyFile, b.log)
 	d, err := oci.New(oci.Options{Root: filepath.Join(b.cfg.Data, "oci"), CgroupParent: b.cfg.CgroupParent, Log: b.log})
 	if err != nil {
 		return nil, fmt.Errorf("driver oci: %w", err)

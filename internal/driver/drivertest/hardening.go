@@ -279,6 +279,13 @@ func (s *suite) procAndSys(t *testing.T, r *rig) {
 	for _, path := range masked {
 		got := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: path})
 		listed := r.ask(t, probewire.Request{Op: probewire.OpList, Path: path})
+		if path == "/sys/devices/virtual/dmi" && ownKernel(t, r) { // gVisor masks nothing, and shows one file here on some hosts
+			if shown := r.ask(t, probewire.Request{Op: probewire.OpList, Path: path + "/id"}).Lines; len(listed.Lines) > 1 || len(shown) > 1 ||
+				len(shown) == 1 && shown[0] != "product_name" {
+				t.Errorf("%s shows %v, and its id %v", path, listed.Lines, shown)
+			}
+			continue
+		}
 		if got.Text != "" || len(listed.Lines) != 0 {
 			t.Errorf("%s shows %.100q %v", path, got.Text, listed.Lines)
 		}

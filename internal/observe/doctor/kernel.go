@@ -5,12 +5,12 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/cgroup"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 )
 
 // feature is something of the kernel that Skerry uses.
@@ -65,7 +65,7 @@ func userNamespaces() bool {
 // Kernel looks at the kernel's version, at what Skerry uses of it, and at what it has once for all sandboxes.
 func Kernel(_ context.Context, r *Report) {
 	kernel(r, features)
-	watchers(r, "/proc/sys/fs/inotify/max_user_instances")
+	watchers(r, hardening.InotifyFile)
 }
 
 func kernel(r *Report, features []feature) {
@@ -88,19 +88,9 @@ func kernel(r *Report, features []feature) {
 	}
 }
 
-// leastWatchers is a number of inotify instances that one sandbox hardly opens: the kernel counts about a kilobyte for
-// each against its memory limit.
-const leastWatchers = 1 << 20
-
-// watchers looks at the number of inotify instances of a user. Root makes the user namespaces of sandboxes, so the
-// kernel counts what code opens in them as root's, too.
+// watchers looks at the number of inotify instances of a user.
 func watchers(r *Report, file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return // a kernel without inotify has nothing to take away
-	}
-	most, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err == nil && most < leastWatchers {
+	if most, few := hardening.FewInotifyInstances(file); few {
 		r.Warn("inotify", "sysctl -w fs.inotify.max_user_instances=1048576, and the same line in /etc/sysctl.d",
 			"%d instances for root and all sandboxes with a user namespace: one sandbox can take them all, and no other program of root's gets one", most)
 	}
