@@ -218,7 +218,7 @@ show drivers
 } &
 beside=$!
 # shellcheck disable=SC2046 # names of packages have no spaces
-sized system "./internal/e2e/... ./cmd/..." "$product" -p 1 -parallel 6 -timeout 40m -skip "$templates" $(of "$system")
+sized system "./internal/e2e/... ./cmd/..." "$product" -p 1 -parallel 4 -timeout 40m -skip "$templates" $(of "$system")
 show system
 wait $beside
 show python

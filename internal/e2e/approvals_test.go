@@ -142,6 +142,7 @@ func TestApprovals(t *testing.T) {
 		o.extensions, o.policy = mcpServers(t, sharedFolder(t)), askFirst
 		o.env = append(o.env, "SKERRY_APPROVALS_WEBHOOK_URL="+agreeable(t).URL, "SKERRY_APPROVALS_WEBHOOK_SECRET="+webhookSecret)
 		s := start(t, o)
+		s.connect("connects")
 
 		// By the API, with all that a person needs to decide; the exec's events say that it waits.
 		run := s.inBackground("api", "python", echo("hello"), 30)
@@ -224,6 +225,7 @@ func TestApprovals(t *testing.T) {
 		a = s.undecided("crash")
 		s.kill()
 		s.boot()
+		s.connect("crash")
 		if got := s.undecided("crash"); got.ID != a.ID {
 			t.Fatalf("another request: %+v", got)
 		}
@@ -287,6 +289,7 @@ func TestApprovalsRunOut(t *testing.T) {
 		o.extensions, o.policy = mcpServers(t, sharedFolder(t)), askFirst
 		o.env = append(o.env, "SKERRY_APPROVALS_TIMEOUT=4s", "SKERRY_APPROVALS_WAIT_PER_EXEC=2s")
 		s := start(t, o)
+		s.connect("connects")
 		s.ok("t", "true")
 		r := ended(t, s.inBackground("t", "python", `
 from helpers.call_mcp_tool import MCPToolError

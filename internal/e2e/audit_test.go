@@ -24,6 +24,7 @@ func TestAuditStory(t *testing.T) {
 	shared := sharedFolder(t)
 	must(t, os.WriteFile(filepath.Join(shared, "big.txt"), []byte(strings.Repeat("0123456789abcde\n", 90_000)), 0o644))
 	s := start(t, options{extensions: mcpServers(t, shared)})
+	s.connect("connects")
 	a := s.do("POST", "/api/threads/story/execute_code", map[string]any{"language": "typescript", "code": fmt.Sprintf(`
 import { readTextFile } from './servers/filesystem';
 import { writeFileSync } from 'fs';

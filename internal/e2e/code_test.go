@@ -18,6 +18,7 @@ func TestCodeRuntimes(t *testing.T) {
 				more += "deno: {allow_read: [/mnt/user-data]}\n"
 			}
 			s := start(t, options{extensions: mcpServers(t, shared), template: more})
+			s.connect("connects")
 			r := s.run("code", "execute_code", map[string]any{"code": fmt.Sprintf(`import { readTextFile } from './servers/filesystem';
 import { callMCPTool as call } from './helpers/callMCPTool';
 const all = await Promise.all(Array.from({ length: 20 }, (_, i) => i %% 2 ? readTextFile({ path: '%[1]s/a.txt' }) : call('everything__echo', { message: String(i) })));
@@ -43,6 +44,7 @@ await outer();
 		})
 	}
 	s := start(t, options{extensions: mcpServers(t, shared)})
+	s.connect("connects")
 	r := s.run("code", "execute_code", map[string]any{"code": fmt.Sprintf(`from concurrent.futures import ThreadPoolExecutor
 from servers.filesystem import read_text_file
 from helpers.call_mcp_tool import MCPToolError

@@ -78,7 +78,9 @@ func TestContexts(t *testing.T) {
 		t.Run(o.driver+"/"+o.runtime, func(t *testing.T) {
 			t.Parallel()
 			o.extensions = mcpServers(t, shared)
-			testContexts(t, start(t, o))
+			s := start(t, o)
+			s.connect("connects")
+			testContexts(t, s)
 		})
 	}
 }
@@ -278,6 +280,7 @@ func TestContextSecrets(t *testing.T) {
 func TestTypeScriptContexts(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
+	s.connect("connects")
 	c := s.context("ts", "typescript")
 	s.shows("ts", c.ID, "import { echo } from './servers/everything';\nlet n: number = await Promise.resolve(20);\nn + 1", "21")
 	for range 2 {

@@ -67,6 +67,7 @@ func TestDocuments(t *testing.T) {
 	blocks := docblock.Marked(t)
 	shared := sharedFolder(t)
 	s := start(t, options{extensions: mcpServers(t, shared)})
+	s.connect("connects")
 	sh := s.shell()
 	sh.firstKey()
 	sh.stdin = filepath.Join(shared, "a.txt") + "\n\n\n" // path, tail and head of a file: what a person would answer

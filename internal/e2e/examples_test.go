@@ -40,6 +40,7 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("%d examples", len(examples))
 	}
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
+	s.connect("connects")
 	methods := operationMethods(t, s)
 	known := map[string]string{} // what an example's answer says, to what this server said
 	for i := range examples {

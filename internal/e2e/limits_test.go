@@ -18,6 +18,7 @@ func TestLargeResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := start(t, options{extensions: mcpServers(t, shared)})
+	s.connect("connects")
 	for lang, code := range map[string]string{
 		"typescript": `import { readTextFile } from './servers/filesystem'; const { content } = await readTextFile({ path: '%[1]s/large.txt' }); console.log(content.length, content.slice(-3))`,
 		"python":     "from servers.filesystem import read_text_file\nc = read_text_file(path='%[1]s/large.txt')['content']\nprint(len(c), c[-3:])",

@@ -35,6 +35,7 @@ func TestMCPCommands(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		shared := sharedFolder(t)
 		s := start(t, options{extensions: mcpServers(t, shared)})
+		s.connect("connects")
 		mcpCommands(t, shared, "--address", s.url)
 		if a := s.do("GET", "/api/threads/cli/servers/none/tools", nil); a.code() != "not_found" {
 			t.Errorf("tools of no server: %d %s", a.status, a.body)

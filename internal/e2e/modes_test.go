@@ -114,6 +114,7 @@ func TestModes(t *testing.T) {
 func TestMCPClient(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
+	s.connect("connects")
 	s.acquire("c", "direct")
 	var mu sync.Mutex
 	var progress []float64 // guarded by mu

@@ -16,6 +16,7 @@ func TestPolicyEveryWay(t *testing.T) {
 	t.Parallel()
 	needDriver(t, "docker", "runc")
 	s := start(t, options{driver: "docker", runtime: "runc", extensions: mcpServers(t, sharedFolder(t))})
+	s.connect("connects")
 	const rules = `
 version: 1
 default: allow

@@ -14,6 +14,7 @@ import (
 func TestSkillScript(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
+	s.connect("connects")
 	const secret = "sk-live-0123456789"
 	script := `import os, sys, base64
 sys.path.insert(0, "/mnt/code-api")

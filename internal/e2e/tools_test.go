@@ -46,6 +46,7 @@ func mcpServers(t *testing.T, shared string) string {
 }
 
 // connect waits until the three servers of mcpServers have told a thread's tools.
+// Until then code has no wrappers of these tools: on a busy machine their programs take long to start.
 func (s *server) connect(thread string) {
 	s.t.Helper()
 	eventually(s.t, "the MCP servers tell their tools", func() bool {
@@ -78,6 +79,7 @@ func TestToolsFromCode(t *testing.T) {
 		shared := sharedFolder(t)
 		o.extensions = mcpServers(t, shared)
 		s := start(t, o)
+		s.connect("connects")
 		for lang, code := range map[string]string{
 			"typescript": `import { readTextFile } from './servers/filesystem';
 import { createEntities } from './servers/memory';
@@ -125,6 +127,7 @@ func TestHostRootfs(t *testing.T) {
 	need(t, have("/usr/bin/node") && have("/usr/bin/python3"), "node and python3 in /usr/bin")
 	shared := sharedFolder(t)
 	s := start(t, options{image: "host", extensions: mcpServers(t, shared)})
+	s.connect("connects")
 	code := fmt.Sprintf(`import { readTextFile } from './servers/filesystem';
 const r: { content: string } = await readTextFile({ path: '%s/a.txt' });
 console.log(r.content.split('\n')[0]);`, shared)
