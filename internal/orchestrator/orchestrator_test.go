@@ -373,6 +373,28 @@ func TestDeadSandbox(t *testing.T) {
 	}
 }
 
+// TestDeleteForgetsSandboxOfKilledServer: what a server that was killed said of a thread's sandbox goes with the thread.
+func TestDeleteForgetsSandboxOfKilledServer(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, daemon{run: exits})
+	thread := sandbox.Thread{Owner: caller.Owner, ID: "old"}
+	if _, err := h.exec(t, thread.ID, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Threads.ReleaseSandbox(t.Context(), caller, thread.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.o.Store.PutSandbox(t.Context(), thread, store.SandboxRecord{ID: sandbox.NewID(), Replica: "killed"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Threads.DeleteThread(t.Context(), caller, thread.ID); err != nil {
+		t.Fatal(err)
+	}
+	if rec, err := h.o.Store.Sandbox(t.Context(), thread); !errors.Is(err, sandbox.NotFound) {
+		t.Errorf("left: %+v, %v", rec, err)
+	}
+}
+
 func TestThreadsOfOthersDoNotExist(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, daemon{run: exits})

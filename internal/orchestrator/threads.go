@@ -156,7 +156,7 @@ func (u *Threads) DeleteThread(ctx context.Context, c sandbox.Caller, id string)
 func (u *Threads) releaseDeleted(ctx context.Context, c sandbox.Caller, t sandbox.Thread, uid int) error {
 	inst := u.live.Find(t)
 	if inst == nil {
-		return nil
+		return u.store.ForgetSandbox(ctx, t) // of a server that was killed, and whose sandbox is gone
 	}
 	select {
 	case <-inst.Ready:

@@ -96,6 +96,16 @@ var deleteSandboxScript = redis.NewScript(`
 if redis.call('HGET', KEYS[1], 'id') == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
 
+// ForgetSandbox deletes the record of the thread's sandbox, whatever it says. A missing one is no error.
+func (s *Store) ForgetSandbox(ctx context.Context, t sandbox.Thread) error {
+	if err := checkThread(t); err != nil {
+		return err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	return failure(s.rdb.Del(ctx, sandboxKey(t)).Err())
+}
+
 // DeleteSandbox deletes the record of the thread's sandbox if it has this id: a sandbox that another
 // replica put there since stays. A missing record is no error.
 func (s *Store) DeleteSandbox(ctx context.Context, t sandbox.Thread, id sandbox.ID) error {
