@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// checkTimeout bounds a whole probe. One takes 0.2 s on runc and 1 to 2 s on runsc; a host under
-	// load takes longer, and a runtime that cannot do it in this time is of no use for sandboxes.
-	checkTimeout = 20 * time.Second
+	// checkTimeout bounds a whole probe. One takes 0.2 s on runc and 1 to 2 s on runsc; a host that has just
+	// booted, or a machine without KVM, takes half a minute. A runtime that needs longer is of no use.
+	checkTimeout = time.Minute
 	// removeTimeout bounds clearing away, also when the caller has gone.
 	removeTimeout = 20 * time.Second
 	// lookEvery is how often the host looks for what the guest wrote.
