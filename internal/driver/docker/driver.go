@@ -56,6 +56,8 @@ type Driver struct {
 	log          *slog.Logger
 	locks        idlock.Locks
 	groups       sync.Map // engineGroup by sandbox.ID, of sandboxes that a caller asked about
+	// oom knows which sandboxes ended for lack of memory where the engine may not: it removes their groups at once.
+	oom *cgroup.OOMWatch
 
 	answers     *runtimeprobe.Answers
 	sweepProbes sync.Once
@@ -95,8 +97,13 @@ func New(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("docker driver: %w", err)
 	}
+	oom, err := cgroup.NewOOMWatch()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("docker driver: %w", err), engine.Close())
+	}
 	d := &Driver{
 		engine:       engine,
+		oom:          oom,
 		root:         filepath.Clean(opts.Root),
 		cgroupParent: opts.CgroupParent,
 		probe:        opts.Probe,
@@ -105,7 +112,7 @@ func New(opts Options) (*Driver, error) {
 	}
 	for dir, mode := range map[string]os.FileMode{d.root: 0o711, d.etcRoot(): 0o711, d.root + "/probe": 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
-			return nil, errors.Join(fmt.Errorf("docker driver: make the folder for mounted files: %w", err), engine.Close())
+			return nil, errors.Join(fmt.Errorf("docker driver: make the folder for mounted files: %w", err), oom.Close(), engine.Close())
 		}
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
@@ -115,7 +122,7 @@ func New(opts Options) (*Driver, error) {
 // Close ends the driver's watches and connections. Sandboxes go on running.
 func (d *Driver) Close() error {
 	d.close()
-	return d.engine.Close()
+	return errors.Join(d.oom.Close(), d.engine.Close())
 }
 
 // Capabilities implements driver.Driver. The first call probes every runtime, which takes a second

@@ -243,6 +243,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 		}
 	}
 	d.groups.Delete(id)
+	d.oom.Forget(string(id))
 	return d.removeEtc(id)
 }
 

@@ -72,6 +72,7 @@ func (d *Driver) group(ctx context.Context, id sandbox.ID) (engineGroup, error) 
 	}
 	g := groupOf(c)
 	d.groups.Store(id, g)
+	d.oom.Add(string(id), g.path)
 	return g, nil
 }
 

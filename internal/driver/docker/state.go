@@ -55,10 +55,13 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	}
 	out := instance(id, c.State.Status, created, c.Config.Labels)
 	if out.State == sandbox.Running { // it need not be asked for again
-		d.groups.LoadOrStore(id, groupOf(c))
+		g := groupOf(c)
+		if _, known := d.groups.LoadOrStore(id, g); !known {
+			d.oom.Add(string(id), g.path)
+		}
 	}
 	if out.State == sandbox.Lost {
-		out.OOMKilled, out.ExitCode = c.State.OOMKilled, c.State.ExitCode
+		out.OOMKilled, out.ExitCode = c.State.OOMKilled || d.oom.Killed(string(id)), c.State.ExitCode
 	}
 	return out, nil
 }

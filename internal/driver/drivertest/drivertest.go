@@ -150,7 +150,9 @@ func newSuite(t *testing.T, h Harness) *suite {
 	t.Helper()
 	s := &suite{h: h, d: h.New(t), run: newID().hex(), program: Program(t)}
 	t.Cleanup(func() { _ = s.d.Close() })
-	caps, err := s.d.Capabilities(callCtx(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // it probes each runtime, which a slow machine takes a minute for
+	defer cancel()
+	caps, err := s.d.Capabilities(ctx)
 	if err != nil {
 		t.Fatalf("Capabilities: %v", err)
 	}

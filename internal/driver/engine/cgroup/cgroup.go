@@ -1,6 +1,3 @@
-// Package cgroup reads and clears the control groups of sandboxes, of both versions. A path is that of a
-// sandbox in every hierarchy, "/<id>". Where this process does not see the hierarchies as the
-// runtime does, nothing is found there and nothing is done.
 package cgroup
 
 import (
