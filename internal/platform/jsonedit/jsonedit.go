@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
 )
@@ -107,6 +108,9 @@ func jsonError(text []byte, err error) error {
 // Set returns text with the member key of the object at path set to value: replaced in its place, or
 // added as the last one. Objects on the way are made. All else keeps its bytes.
 func Set(text []byte, path []string, key string, value []byte) ([]byte, error) {
+	if !utf8.Valid(value) || !utf8.ValidString(key) {
+		return nil, errors.New("the value is not UTF-8, which JSON has to be")
+	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}\n")
 	}

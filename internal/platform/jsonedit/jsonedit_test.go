@@ -44,6 +44,16 @@ func TestSetAndRemoveKeepTheRest(t *testing.T) {
 	}
 }
 
+// TestSetNotUTF8: what no parser of JSON would read again is not written.
+func TestSetNotUTF8(t *testing.T) {
+	t.Parallel()
+	for key, value := range map[string]string{"a": "{\"\xc5\":1}", "\xc5": "1"} {
+		if got, err := Set([]byte("{}"), nil, key, []byte(value)); err == nil {
+			t.Errorf("%q: %q", key, got)
+		}
+	}
+}
+
 func FuzzSet(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":1}}`), "a", "b")
 	f.Add([]byte("{ }"), "", `"`)

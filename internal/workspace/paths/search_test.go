@@ -137,7 +137,7 @@ func FuzzBraces(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if checkGlob("pattern", pattern) != nil || len(name) > 30 || len(pattern) > 60 {
+		if checkGlob("pattern", pattern) != nil || name == "" || len(name) > 30 || len(pattern) > 60 {
 			return
 		}
 		all := expand(pattern)

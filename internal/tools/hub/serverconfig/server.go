@@ -190,6 +190,10 @@ func ParseServer(name string, raw []byte) *Server {
 		return s
 	}
 	s.Raw = compact.Bytes()
+	if !utf8.Valid(raw) { // the file that it is written to would be read no more
+		s.Err = sandbox.Errorf(sandbox.Invalid, "not UTF-8")
+		return s
+	}
 	if err := CheckName(name); err != nil {
 		s.Err = err
 		return s

@@ -56,6 +56,7 @@ func TestRealPlugins(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(storedFile), "one", []byte(`{"command":"x"}`))
 	f.Add([]byte(`{"mcpServers":{"a":{"ENV":{"A":"b"},"env":"x"}}}`), "a", []byte(`{"command":"x","env":{"A":"***"}}`))
+	f.Add([]byte(""), "a", []byte("{\"command\":\"x\",\"\xc5\":{}}"))
 	f.Fuzz(func(t *testing.T, text []byte, name string, server []byte) {
 		cfg, err := Parse(text)
 		if err != nil {
