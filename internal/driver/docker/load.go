@@ -89,13 +89,16 @@ func (d *Driver) Weigh(ctx context.Context, id sandbox.ID, weight driver.Weight)
 		return nil
 	}
 	_, err = d.engine.ContainerUpdate(ctx, string(id), client.ContainerUpdateOptions{
-		Resources: &container.Resources{CPUShares: int64(cgroup.Shares(int(weight)))},
+		Resources: &container.Resources{CPUShares: int64(cgroup.EngineShares(int(weight)))},
 	})
 	if isNotFound(err) {
 		return sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
 	}
 	if err != nil {
 		return engineError(err, "the sandbox was not given another weight")
+	}
+	if g.path != "" { // newer runtimes turn shares into a weight by another rule
+		_ = cgroup.SetWeight(g.path, int(weight)) // what the engine made of it is near
 	}
 	return nil
 }

@@ -159,6 +159,18 @@ const (
 // Shares is what version 1 calls a weight of version 2.
 func Shares(weight int) int { return max(2, weight*usualShares/usualWeight) }
 
+// EngineShares is what to ask of an engine that knows the shares of version 1 alone, for a weight. With version 2 the
+// runtime turns 2 to 262,144 shares into 1 to 10,000, so that 1,024 would be a weight of 39.
+func EngineShares(weight int) int {
+	if _, v1 := mountOf("cpu"); v1 {
+		return Shares(weight)
+	}
+	return unifiedShares(weight)
+}
+
+// unifiedShares undoes runc's 1 + (shares-2)*9999/262142, which cuts off.
+func unifiedShares(weight int) int { return 2 + ((weight-1)*262142+9998)/9999 }
+
 // SetWeight changes what a group counts among those beside it when they want more CPU time than there is: 1 to
 // 10,000, as in version 2. fs.ErrNotExist: it is not seen.
 func SetWeight(group string, weight int) error {

@@ -10,3 +10,14 @@ func TestNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestUnifiedShares: runc makes of the shares the weight that was asked for.
+func TestUnifiedShares(t *testing.T) {
+	t.Parallel()
+	for weight := minWeight; weight <= maxWeight; weight++ {
+		shares := unifiedShares(weight)
+		if got := 1 + (shares-2)*9999/262142; got != weight || shares < 2 || shares > 262144 {
+			t.Fatalf("%d: %d shares, which are a weight of %d", weight, shares, got)
+		}
+	}
+}
