@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,9 +11,8 @@ import (
 	"time"
 )
 
-// onAll runs a test on every driver, and on both runtimes but for containerd: what differs between drivers
-// and runtimes is their own suite's to find, and the attacks'; these tests see that the whole works on each.
-// onAll runs a test with every pair of driver and runtime; with -short with two, which have each runtime once.
+// onAll runs a test with every pair of driver and runtime; with -short with two, which have each runtime once. What
+// differs between drivers and runtimes is their own suite's to find, and the attacks'.
 func onAll(t *testing.T, test func(t *testing.T, o options)) {
 	pairs := []string{"docker/runc", "oci/runsc", "docker/runsc", "oci/runc", "containerd/runc"}
 	if testing.Short() {
@@ -332,6 +332,34 @@ func TestSkill(t *testing.T) {
 	}
 	if a := s.do("POST", "/api/threads/skill/skills/csv-profile/run", map[string]any{"script": "SKILL.md"}); a.code() != "not_supported" {
 		t.Errorf("a script without interpreter: %d %s", a.status, a.body)
+	}
+}
+
+// TestSkillModule: a Python module of a skill imports what is beside it in the skill, and works on the thread's files.
+func TestSkillModule(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	a := s.do("POST", "/api/threads/m/skills", map[string]any{
+		"name": "counts", "description": "Counts", "body": "python -m scripts.count FILE", "files": map[string]string{
+			"scripts/__init__.py": "", "scripts/lines.py": "def of(text): return text.count('\n')\n",
+			"scripts/count.py":    "import os, sys\nfrom scripts import lines\nprint(lines.of(open(sys.argv[1]).read()), os.getcwd())\n",
+		}})
+	if a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	s.ok("m", "mkdir deep && printf 'a\nb\n' > deep/f")
+	for cwd, file := range map[string]string{"": "deep/f", "/mnt/user-data/workspace/deep": "f"} {
+		body := map[string]any{"module": "scripts.count", "args": []string{file}}
+		if cwd != "" {
+			body["cwd"] = cwd
+		}
+		want := "2 " + cmp.Or(cwd, "/mnt/user-data/workspace") + "\n"
+		if r := s.run("m", "skills/counts/run", body); r.Stdout != want {
+			t.Errorf("in %q: %+v", cwd, r)
+		}
+	}
+	if a := s.do("POST", "/api/threads/m/skills/counts/run", map[string]any{"module": "scripts.none"}); a.code() != "not_found" || !strings.Contains(string(a.body), "scripts/none.py") {
+		t.Errorf("a module that is not there: %d %s", a.status, a.body)
 	}
 }
 

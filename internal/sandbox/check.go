@@ -21,7 +21,10 @@ const (
 	// exec has besides its own.
 	MaxSandboxEnvBytes = 256 << 10
 	MaxCwdBytes        = 4096
+	MaxModuleBytes     = 256 // of the name of a Python module
 )
+
+var moduleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
 // InvalidField refuses one field of a request, by its name in the API.
 func InvalidField(field, format string, args ...any) error {
@@ -67,10 +70,19 @@ func (c *Command) Validate() error {
 // Validate refuses a run of a script that cannot be right. Its arguments follow words of the skill's own.
 func (s *Script) Validate() error {
 	switch {
+	case (s.Path == "") == (s.Module == ""):
+		return InvalidField("script", "give exactly one of script, a path in the skill's folder, and module, a Python module there")
+	case s.Module != "" && (len(s.Module) > MaxModuleBytes || !moduleName.MatchString(s.Module)):
+		return InvalidField("module", "%.100q is no name of a module: write scripts.report for scripts/report.py", s.Module)
 	case len(s.Args) > MaxScriptArgs:
 		return InvalidField("args", "%d words, at most %d", len(s.Args), MaxScriptArgs)
 	case s.Timeout < 0 || s.Timeout > MaxExecTimeout:
 		return InvalidField("timeout_s", "want 0 to %d", int(MaxExecTimeout.Seconds()))
+	}
+	if s.Cwd != "" {
+		if err := checkCwd(s.Cwd); err != nil {
+			return err
+		}
 	}
 	if err := checkWords("script", s.Path); err != nil {
 		return err

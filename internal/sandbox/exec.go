@@ -74,7 +74,9 @@ type Code struct {
 // Script is a request to run a script of a skill.
 type Script struct {
 	Skill      string
-	Path       string // relative to the skill's folder
+	Path       string // relative to the skill's folder; "" with Module
+	Module     string `json:",omitempty"` // in place of Path: a Python module of the skill, "scripts.report"
+	Cwd        string `json:",omitempty"` // WorkspaceDir when ""
 	Args       []string
 	Stdin      string
 	Env        map[string]string

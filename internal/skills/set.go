@@ -415,6 +415,23 @@ func (v *View) Argv(name, script string) ([]string, error) {
 	return append(argv, path.Join(path.Dir(m.Skill.Location), script)), nil
 }
 
+// runModule runs a Python module of the folder $1: what is beside it in the skill can be imported, as when the skill's
+// folder is the working one. PYTHONPATH keeps what the exec has.
+const runModule = `PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}" && export PYTHONPATH && shift && exec python3 -m "$@"`
+
+// ModuleArgv is the command line, inside a sandbox, of a Python module of a skill. NotFound: no such skill or module.
+func (v *View) ModuleArgv(name, module string) ([]string, error) {
+	m, err := v.find(name)
+	if err != nil {
+		return nil, err
+	}
+	base := strings.ReplaceAll(module, ".", "/")
+	if !slices.ContainsFunc(m.files, func(f File) bool { return f.Path == base+".py" || f.Path == base+"/__main__.py" }) {
+		return nil, sandbox.Errorf(sandbox.NotFound, "skill %q has no module %.200q: there is neither %[3]s.py nor %[3]s/__main__.py", name, module, base)
+	}
+	return []string{"sh", "-c", runModule, "sh", path.Dir(m.Skill.Location), module}, nil
+}
+
 // Everybody returns the view of a user who has nothing of their own and said nothing: all public skills that load.
 func (l *Library) Everybody() *View {
 	gen := l.public.look(time.Now(), false)

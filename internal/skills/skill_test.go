@@ -513,6 +513,15 @@ func TestReadFileAndArgv(t *testing.T) {
 			t.Errorf("%s %s: got %v, want %s", c.skill, c.script, err, c.kind)
 		}
 	}
+	argv, err = v.ModuleArgv("s", "run")
+	if n := len(argv); err != nil || n < 3 || argv[n-2] != "/mnt/skills/custom/s" || argv[n-1] != "run" {
+		t.Errorf("got %q, %v", argv, err)
+	}
+	for _, c := range [][2]string{{"nope", "run"}, {"s", "nope"}, {"s", "run.py"}, {"s", "data"}} {
+		if _, err := v.ModuleArgv(c[0], c[1]); !errors.Is(err, sandbox.NotFound) {
+			t.Errorf("%s %s: got %v", c[0], c[1], err)
+		}
+	}
 	if data, err := v.ReadFile("s", "SKILL.md"); err != nil || string(data) != text("s") {
 		t.Errorf("%s, %v", data, err)
 	}

@@ -133,7 +133,10 @@ type Code struct {
 
 // Script is what RunSkill runs.
 type Script struct {
-	Script string   `json:"script"` // Path of the script in the skill's folder
+	Script string `json:"script,omitempty"` // Path of the script in the skill's folder. Either this or Module
+	// In place of Script: a Python module of the skill, run as python -m does. scripts.report is scripts/report.py
+	Module string   `json:"module,omitempty"`
+	Cwd    string   `json:"cwd,omitempty"` // /mnt/user-data/workspace when absent
 	Args   []string `json:"args,omitempty"`
 	Stdin  string   `json:"stdin,omitempty"`
 	// For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log

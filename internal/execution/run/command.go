@@ -106,7 +106,12 @@ func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s s
 	if err != nil {
 		return "", err
 	}
-	argv, err := view.Argv(s.Skill, s.Path)
+	var argv []string
+	if s.Module != "" {
+		argv, err = view.ModuleArgv(s.Skill, s.Module)
+	} else {
+		argv, err = view.Argv(s.Skill, s.Path)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -114,13 +119,13 @@ func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s s
 	if err != nil {
 		return "", err
 	}
-	cmd := sandbox.Command{Argv: append(argv, s.Args...), Stdin: s.Stdin, Env: s.Env, Timeout: s.Timeout}
+	cmd := sandbox.Command{Argv: append(argv, s.Args...), Cwd: s.Cwd, Stdin: s.Stdin, Env: s.Env, Timeout: s.Timeout}
 	if err := cmd.Validate(); err != nil {
 		return "", err
 	}
 	cmd.SetDefaults()
-	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Stdin: []byte(cmd.Stdin), MaxOutputBytes: uint64(cmd.MaxOutputBytes)}
-	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionSkillRun, Skill: &sk, Subject: s.Skill + "/" + s.Path, Deadline: cmd.Timeout, Report: true}}
+	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Cwd: cmd.Cwd, Stdin: []byte(cmd.Stdin), MaxOutputBytes: uint64(cmd.MaxOutputBytes)}
+	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionSkillRun, Skill: &sk, Subject: s.Skill + "/" + cmp.Or(s.Path, s.Module), Deadline: cmd.Timeout, Report: true}}
 	return x.run(ctx, c, id, e, req, environment{own: s.Env, secrets: s.EnvSecrets, skill: &sk}, s)
 }
 

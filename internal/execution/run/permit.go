@@ -29,6 +29,7 @@ type runArguments struct {
 	Skill    string   `json:"skill,omitempty"`
 	Script   string   `json:"script,omitempty"`
 	Digest   string   `json:"digest,omitempty"` // of the skill: what was approved of one is not good for another
+	Module   string   `json:"module,omitempty"`
 	Args     []string `json:"args,omitempty"`
 	Stdin    string   `json:"stdin,omitempty"`
 }
@@ -44,7 +45,7 @@ func (x permits) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread
 		args = runArguments{Language: v.Language, Code: v.Text, Context: v.ContextID}
 	case sandbox.Script:
 		q.Skill, q.Untrusted = v.Skill, e.Spec.Skill != nil && !e.Spec.Skill.Trusted
-		args = runArguments{Skill: v.Skill, Script: v.Path, Args: v.Args, Stdin: v.Stdin}
+		args = runArguments{Skill: v.Skill, Script: v.Path, Module: v.Module, Cwd: v.Cwd, Args: v.Args, Stdin: v.Stdin}
 		if e.Spec.Skill != nil {
 			q.SkillDigest, args.Digest = e.Spec.Skill.Digest, e.Spec.Skill.Digest
 		}

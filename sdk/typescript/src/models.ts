@@ -138,8 +138,12 @@ export interface Code {
 
 /** What `runSkill` runs. */
 export interface Script {
-  /** Path of the script in the skill's folder */
-  script: string;
+  /** Path of the script in the skill's folder. Either this or module */
+  script?: string;
+  /** In place of script: a Python module of the skill, run as python -m does. scripts.report is scripts/report.py */
+  module?: string;
+  /** /mnt/user-data/workspace when absent */
+  cwd?: string;
   args?: string[];
   stdin?: string;
   /** For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log */

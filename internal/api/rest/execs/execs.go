@@ -83,7 +83,9 @@ func (b *codeBody) code() sandbox.Code {
 
 // skillBody is the body of POST /api/threads/{t}/skills/{skill}/run.
 type skillBody struct {
-	Script         string            `json:"script" minLength:"1" maxLength:"1024" doc:"Path of the script in the skill's folder"`
+	Script         string            `json:"script,omitempty" maxLength:"1024" doc:"Path of the script in the skill's folder. Either this or module"`
+	Module         string            `json:"module,omitempty" maxLength:"256" doc:"In place of script: a Python module of the skill, run as python -m does. scripts.report is scripts/report.py"`
+	Cwd            string            `json:"cwd,omitempty" maxLength:"4096" doc:"/mnt/user-data/workspace when absent"`
 	Args           []string          `json:"args,omitempty" maxItems:"1000"`
 	Stdin          string            `json:"stdin,omitempty" maxLength:"8388608"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
@@ -92,7 +94,7 @@ type skillBody struct {
 }
 
 func (b *skillBody) run(skill string) sandbox.Script {
-	return sandbox.Script{Skill: skill, Path: b.Script, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: route.Seconds(b.TimeoutSeconds)}
+	return sandbox.Script{Skill: skill, Path: b.Script, Module: b.Module, Cwd: b.Cwd, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: route.Seconds(b.TimeoutSeconds)}
 }
 
 // ExecIn names one exec.

@@ -153,16 +153,22 @@ func showFindings(w io.Writer, dir string, findings []sandbox.Finding) {
 func newSkillsRun(api *client.Client) *cobra.Command {
 	var timeout int
 	var env []string
-	var stdin bool
+	var stdin, module bool
+	var cwd string
 	cmd := &cobra.Command{
 		Use: "run THREAD SKILL SCRIPT [-- ARG…]", Short: "Run a skill's script in a thread's sandbox; ends with its exit code",
 		Long: "Runs a script of a skill in the sandbox of a thread, and ends with its exit code. What runs it follows from its\n" +
-			"#! line, or from its ending: .py .sh .bash .js .mjs .ts.",
+			"#! line, or from its ending: .py .sh .bash .js .mjs .ts. With --module, SCRIPT is a Python module of the skill:\n" +
+			"scripts.report runs as python -m scripts.report does in the skill's folder.",
 		Example: "  skerry skills run demo csv-profile scripts/profile.py -- /mnt/user-data/uploads/sales.csv\n" +
-			"  skerry skills run demo report scripts/make.sh --env API_TOKEN=… --stdin < data.json",
+			"  skerry skills run demo report scripts/make.sh --env API_TOKEN=… --stdin < data.json\n" +
+			"  skerry skills run demo skill-creator scripts.quick_validate --module -- /mnt/user-data/workspace/my-skill",
 		Args: cobra.MinimumNArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			script := sdk.Script{Script: args[2], Args: args[3:], TimeoutSeconds: float64(timeout)}
+			script := sdk.Script{Script: args[2], Args: args[3:], Cwd: cwd, TimeoutSeconds: float64(timeout)}
+			if module {
+				script.Script, script.Module = "", args[2]
+			}
 			vars, err := variables(env)
 			if err != nil {
 				return err
@@ -187,6 +193,8 @@ func newSkillsRun(api *client.Client) *cobra.Command {
 	cmd.Flags().IntVar(&timeout, "timeout", 60, "seconds, at most 3600")
 	cmd.Flags().StringArrayVar(&env, "env", nil, "NAME=VALUE for this run only; may be given more than once")
 	cmd.Flags().BoolVar(&stdin, "stdin", false, "pass on what is read here")
+	cmd.Flags().BoolVar(&module, "module", false, "SCRIPT is a Python module of the skill, such as scripts.report")
+	cmd.Flags().StringVar(&cwd, "cwd", "", "folder in the sandbox where it runs (default /mnt/user-data/workspace)")
 	return cmd
 }
 

@@ -215,17 +215,21 @@ class Thread:
     async def run_skill(
         self,
         name: str,
-        script: str,
+        script: str | None = None,
         args: Sequence[str] = (),
         *,
+        module: str | None = None,
+        cwd: str | None = None,
         stdin: str | None = None,
         timeout_s: float | None = None,
         env: Mapping[str, str] | None = None,
         env_secrets: Mapping[str, str] | None = None,
         deadline_s: float | None = None,
     ) -> ExecResult:
-        """Runs a script of a skill."""
-        body = given(script=script, args=list(args), stdin=stdin, timeout_s=timeout_s, env=env, env_secrets=env_secrets)
+        """Runs a script of a skill, or a Python module of it: "scripts.report" as python -m does."""
+        body = given(
+            script=script, module=module, args=list(args), cwd=cwd, stdin=stdin, timeout_s=timeout_s, env=env, env_secrets=env_secrets
+        )
         answer = await self._transport.call(
             "POST", self._skill(name) + "/run", body=body, deadline_s=deadline_of(deadline_s, timeout_s, constants.EXEC_TIMEOUT_S)
         )
