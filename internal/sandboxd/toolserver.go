@@ -84,8 +84,13 @@ func RunToolServer(ctx context.Context, o ToolServerOptions) int {
 		fmt.Fprintf(stderr, "skerry: cannot start %q: %v\n", start.Argv[0], err)
 		return exitNotStarted
 	}
-	_, _ = stdio.Close(), stderr.Close() // the end of the program is seen by the end of these
-	return reapUntil(pid)
+	_ = stdio.Close() // the end of the program is seen by the end of these
+	code := reapUntil(pid)
+	if code != 0 {
+		fmt.Fprintf(stderr, "skerry: the program ended with exit code %d\n", code)
+	}
+	_ = stderr.Close()
+	return code
 }
 
 func receiveStart(ctx context.Context, o ToolServerOptions) (*os.File, *sandbox.ToolServerStart, error) {

@@ -30,13 +30,15 @@ type request struct {
 	what   *tool
 	limit  time.Duration
 	most   int // bytes of a result
+	// private: the connection serves one user, so what its server says is nobody else's
+	private bool
 }
 
 // do makes an exchange under the terms of the connection. It is made again when the server has seen
 // nothing of the first attempt.
 func (c *conn) do(ctx context.Context, what *tool, e exchange) error {
 	terms := c.terms.Load()
-	r := request{c.key.server, what, terms.cfg.Timeout(what.Name, c.o.CallTimeout), c.o.MaxResult}
+	r := request{c.key.server, what, terms.cfg.Timeout(what.Name, c.o.CallTimeout), c.o.MaxResult, c.key.scope.User != ""}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.limit, errTooLate)
 	defer cancel()
 	c.calls.Add(1)
@@ -181,7 +183,7 @@ func (r request) judge(ctx context.Context, l *link, s transport.Seen, err error
 	case l.remote != nil && !errors.Is(err, mcp.ErrConnectionClosed):
 		return verdict{gone: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q cannot be reached: %s", r.server, transport.NetworkError(err))}
 	}
-	return verdict{gone: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q ended before it answered", r.server)}
+	return verdict{gone: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q ended before it answered%s", r.server, l.why(r.private))}
 }
 
 // tooLate is the verdict on a call whose time is up, or whose caller has gone.

@@ -285,12 +285,15 @@ func TestOneBadServerHidesNothing(t *testing.T) {
 		t.Errorf("the second answer took %s: %v", time.Since(began), err)
 	}
 	for server, want := range map[string]string{
-		"exits": "ended before it answered", "absent": `"no-such-program" is not on PATH`, "unset": `"NOT_SET" is not set`,
+		"exits": "xx… I end", "absent": `"no-such-program" is not on PATH`, "unset": `"NOT_SET" is not set`,
 		"typed": "command", "nowhere": "does not accept connections", "empty": "url: is empty", "odd": "carrier-pigeon", "go_od": "go-od",
 	} {
 		if s := r.state(server); s.State != "failed" || !strings.Contains(s.Error, want) {
 			t.Errorf("%s: %+v, want %q", server, s, want)
 		}
+	}
+	if s := r.state("exits"); !strings.Contains(s.Error, "ended before it answered: exit status 3; its standard error ends in: …x") || len(s.Error) > maxWords+200 {
+		t.Errorf("%+v", s)
 	}
 	if s := r.state("hangs"); s.State == "ready" {
 		t.Errorf("%+v", s)
@@ -314,7 +317,7 @@ func (r *rig) pid(server string) int {
 
 func TestCrashFloodAndHang(t *testing.T) {
 	t.Parallel()
-	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server","noisy"],"timeout":30000},"slow":{"command":"%BIN%","args":["test-server"],"timeout":1500}`))
+	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server","noisy"],"timeout":30000},"slow":{"command":"%BIN%","args":["test-server"],"timeout":1500},"all":{"command":"%BIN%","args":["test-server"],"scope":"shared"}`))
 	pid := r.pid("x")
 	r.fails("x__flood", `{"bytes":20000000}`, sandbox.ToolFailed, "16777216 bytes")
 	slow := r.pid("slow")
@@ -328,7 +331,11 @@ func TestCrashFloodAndHang(t *testing.T) {
 	if r.pid("x") != pid {
 		t.Error("the server was started anew, after a flood and a slow call")
 	}
-	r.fails("x__crash", "", sandbox.Unavailable, "ended before it answered")
+	r.fails("x__crash", "", sandbox.Unavailable, "ended before it answered: exit status 7; its standard error ends in: ")
+	// What one that several users have wrote may be about another one's call.
+	if _, err := r.call("all__crash", ""); sandbox.KindOf(err) != sandbox.Unavailable || !strings.HasPrefix(err.Error(), `the MCP server "all" ended before it answered: exit status 7: `) {
+		t.Errorf("a crash of a server that all share: %v", err)
+	}
 	eventually(t, "the server is there again", func() bool {
 		_, err := r.call("x__echo", `{"message":"again"}`)
 		return err == nil

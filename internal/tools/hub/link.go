@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -255,7 +256,8 @@ func (c *dial) connectError(ctx context.Context, l *link, s transport.Seen, err 
 	if p := l.process; p != nil {
 		_ = p.Close() // for its last words
 		<-p.Exited
-		c.o.Log.Debug("MCP server: last words", "server", name, "how", p.How, "says", p.LastWords())
+		how, words := p.Ending()
+		c.o.Log.Debug("MCP server: last words", "server", name, "how", how, "says", words)
 	}
 	var known *sandbox.Error
 	switch {
@@ -278,7 +280,35 @@ func (c *dial) connectError(ctx context.Context, l *link, s transport.Seen, err 
 	if text, ok := rpcErrorText(err); ok {
 		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: %s", name, l.redact.Replace(text))
 	}
-	return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q ended before it answered", name)
+	// Nobody has called it yet: what it says is about itself.
+	return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q ended before it answered%s", name, l.why(true))
+}
+
+// maxWords is how much of a server's last words an error passes on.
+const maxWords = 600
+
+// why says how the process of a server ended, and with words what it wrote to standard error at last. What a server
+// that serves several users wrote may be about another one's calls: it is for the log alone.
+func (l *link) why(words bool) string {
+	if l.process == nil {
+		return ""
+	}
+	how, said := l.process.Ending()
+	text := prefixed(": ", how)
+	if said = strings.Join(strings.Fields(said), " "); !words || said == "" {
+		return text
+	}
+	if cut := len(said) - maxWords; cut > 0 {
+		said = "…" + strings.ToValidUTF8(said[cut:], "")
+	}
+	return text + "; its standard error ends in: " + said
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
 }
 
 // redacted is err for the log, without the secrets of the configuration.

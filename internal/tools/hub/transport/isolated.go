@@ -58,24 +58,19 @@ func StartIsolated(ctx context.Context, i Isolation, s IsolatedServer, wg *sync.
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{stdin: v.Stdin(), stdout: v.Stdout(), stderr: v.Stderr(), log: log, Exited: make(chan struct{}), tail: &tail{redact: redact}}
+	p := &Process{stdin: v.Stdin(), stdout: v.Stdout(), stderr: v.Stderr(), log: log, Exited: make(chan struct{}), said: make(chan struct{}), tail: &tail{redact: redact}}
 	p.line.r = p.stdout
 	stop := make(chan struct{})
 	var once sync.Once
 	p.signal = func(unix.Signal) { once.Do(func() { close(stop) }) }
-	silent := make(chan struct{})
-	wg.Go(func() {
-		defer close(silent) // the program has ended, and all that held its standard error
-		p.readErrors()
-	})
+	wg.Go(p.readErrors)
 	wg.Go(func() {
 		select {
 		case <-stop:
-		case <-silent:
+		case <-p.said: // the program has ended, and all that held its standard error
 		}
 		v.Stop()
-		<-silent
-		p.How = "it ended"
+		<-p.said
 		close(p.Exited)
 	})
 	return p, nil

@@ -141,8 +141,9 @@ type Process struct {
 	stderr Stream
 	signal func(unix.Signal) // to all of it
 	log    *slog.Logger
-	Exited chan struct{} // closed when the leader and its group are gone; then end and tail are set
-	How    string        // how it ended
+	Exited chan struct{} // closed when the leader and its group are gone; then how is set
+	said   chan struct{} // closed when its standard error was read to its end
+	how    string        // "exit status 1"; "" when it ended well, or nothing tells
 	tail   *tail
 
 	once sync.Once
@@ -164,7 +165,7 @@ func (c *Command) Start(wg *sync.WaitGroup, log *slog.Logger, redact *serverconf
 		closeAll(childIn, stdin, stdout, childOut)
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "no pipe for the server")
 	}
-	p := &Process{stdin: stdin, stdout: stdout, stderr: stderr, log: log, Exited: make(chan struct{}), tail: &tail{redact: redact}}
+	p := &Process{stdin: stdin, stdout: stdout, stderr: stderr, log: log, Exited: make(chan struct{}), said: make(chan struct{}), tail: &tail{redact: redact}}
 	p.line.r = stdout
 	cmd := &exec.Cmd{
 		Path: c.path, Args: append([]string{c.path}, c.args...), Env: c.env, Dir: c.home,
@@ -223,9 +224,8 @@ func (p *Process) live(cmd *exec.Cmd, started chan<- error) {
 	}
 	_ = unix.Kill(-pid, unix.SIGKILL)
 	err := cmd.Wait()
-	p.How = "it ended"
 	if err != nil {
-		p.How = "it ended: " + err.Error()
+		p.how = err.Error()
 	}
 	_ = p.stdin.Close()
 	// A process that left the group may hold the other ends; it is not waited for.
@@ -240,6 +240,21 @@ func (p *Process) Stuck(d time.Duration) bool { return p.line.stuck(d) }
 
 // LastWords is what it wrote to standard error at the end.
 func (p *Process) LastWords() string { return p.tail.String() }
+
+// Ending says how a process that ended did so: its exit status or signal, "" for none, and its last words. It waits a
+// moment for an end that is under way.
+func (p *Process) Ending() (how, words string) {
+	if !p.wait(endGrace) {
+		return "", p.LastWords()
+	}
+	late := time.NewTimer(endGrace)
+	defer late.Stop()
+	select {
+	case <-p.said:
+	case <-late.C:
+	}
+	return p.how, p.LastWords()
+}
 
 // kill ends the whole group at once.
 func (p *Process) kill() {
@@ -280,6 +295,7 @@ func (p *Process) wait(d time.Duration) bool {
 // readErrors logs what the server says on standard error: as much of a line as is bearable, at debug
 // level, and keeps the last lines for when it fails.
 func (p *Process) readErrors() {
+	defer close(p.said)
 	defer p.stderr.Close()
 	r := bufio.NewReaderSize(p.stderr, 4096)
 	for {
