@@ -28,7 +28,12 @@ func TestPlugins(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		must(t, os.WriteFile(file, []byte(text), 0o644))
 	}
-	s := start(t, options{driver: "docker", runtime: "runc", env: []string{"SKERRY_PLUGINS_RUN_COMMANDS=true"}})
+	market := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(market, ".claude-plugin"), 0o755))
+	must(t, os.WriteFile(filepath.Join(market, ".claude-plugin/marketplace.json"),
+		[]byte(`{"name":"ours","owner":{"name":"we"},"plugins":[{"name":"sells","source":"./sells","description":"sells"}]}`), 0o644))
+	must(t, os.CopyFS(filepath.Join(market, "sells"), os.DirFS(dir)))
+	s := start(t, options{driver: "docker", runtime: "runc", env: []string{"SKERRY_PLUGINS_RUN_COMMANDS=true", "SKERRY_PLUGINS_FOLDERS=" + market}})
 	s.ok("p", "echo of the thread > notes.md")
 	cli := func(args ...string) string {
 		t.Helper()
@@ -76,6 +81,9 @@ func TestPlugins(t *testing.T) {
 	}
 	cli("enable", "sales")
 	cli("rm", "sales")
+	if out := cli("marketplaces", "add", market); out != "marketplace ours: 1 plugins\n" {
+		t.Errorf("%q", out)
+	}
 	if a := s.do("GET", "/api/plugins/sales", nil); a.status != 404 {
 		t.Errorf("%d %s", a.status, a.body)
 	}

@@ -86,8 +86,18 @@ func (f *pluginFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.replace, "replace", false, "in place of one of that name")
 }
 
+// body leaves out what is not given: an empty kind is none.
 func (f *pluginFlags) body(source string) map[string]any {
-	return map[string]any{"source": source, "kind": f.kind, "ref": f.ref, "sha": f.sha, "sha256": f.sha256, "folder": f.folder, "replace": f.replace}
+	body := map[string]any{"source": source}
+	for field, value := range map[string]string{"kind": f.kind, "ref": f.ref, "sha": f.sha, "sha256": f.sha256, "folder": f.folder} {
+		if value != "" {
+			body[field] = value
+		}
+	}
+	if f.replace {
+		body["replace"] = true
+	}
+	return body
 }
 
 // installedPlugin is the answer to an install.
