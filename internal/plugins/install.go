@@ -424,9 +424,27 @@ func (i *installer) forget(ctx context.Context, o sandbox.Owner, m *member) erro
 	return errors.Join(errs...)
 }
 
-// Change switches a plugin on or off for the caller (enabled may be nil), and sets values that it asks for. NotFound; Invalid
+// Switch switches a plugin on or off for the caller. NotFound.
+func (s *Service) Switch(ctx context.Context, c sandbox.Caller, name string, on bool) (sandbox.Plugin, error) {
+	return s.change(ctx, c, name, func(_ *member, rec *audit.Record) error {
+		rec.Detail = map[bool]string{true: "on", false: "off"}[on]
+		return s.o.Extensions.SetEnabled(ctx, c.Owner, extensions.PluginsSection, name, on)
+	})
+}
+
+// SetValues sets values that a plugin asks the caller for: nil removes one, "***" keeps a sensitive one. NotFound; Invalid
 // naming the values that are wrong.
-func (s *Service) Change(ctx context.Context, c sandbox.Caller, name string, enabled *bool, values map[string]any) (sandbox.Plugin, error) {
+func (s *Service) SetValues(ctx context.Context, c sandbox.Caller, name string, values map[string]any) (sandbox.Plugin, error) {
+	return s.change(ctx, c, name, func(m *member, rec *audit.Record) error {
+		if err := checkValues(m.plugin, values); err != nil {
+			return err
+		}
+		rec.Detail = "values: " + strings.Join(sorted(values), ", ")
+		return s.values.set(ctx, c.Owner, m.plugin, name, values)
+	})
+}
+
+func (s *Service) change(ctx context.Context, c sandbox.Caller, name string, how func(*member, *audit.Record) error) (sandbox.Plugin, error) {
 	var done sandbox.Plugin
 	err := s.recorded(ctx, c, audit.ActionPluginChange, name, "", func(rec *audit.Record) error {
 		set, err := s.Set(c.Owner)
@@ -434,23 +452,11 @@ func (s *Service) Change(ctx context.Context, c sandbox.Caller, name string, ena
 			return err
 		}
 		m, err := set.find(name)
-		if err == nil {
-			err = checkValues(m.plugin, values)
-		}
 		if err != nil {
 			return err
 		}
-		if len(values) > 0 {
-			rec.Detail = "values: " + strings.Join(sorted(values), ", ") + " "
-			if err := s.values.set(ctx, c.Owner, m.plugin, name, values); err != nil {
-				return err
-			}
-		}
-		if enabled != nil {
-			rec.Detail += map[bool]string{true: "on", false: "off"}[*enabled]
-			if err := s.o.Extensions.SetEnabled(ctx, c.Owner, extensions.PluginsSection, name, *enabled); err != nil {
-				return err
-			}
+		if err := how(m, rec); err != nil {
+			return err
 		}
 		s.changed()
 		done, err = s.Get(ctx, c, name)

@@ -143,6 +143,7 @@ func (l *loader) load(fallback string, entry *Entry) error {
 	l.loadSkills()
 	commandLoader{l}.loadCommands()
 	serverLoader{l}.loadServers()
+	l.variables()
 	l.unsupported()
 	if l.manifest == "" && len(l.p.Skills)+len(l.p.Commands)+len(l.p.Servers) == 0 {
 		return sandbox.Errorf(sandbox.Invalid, "this is no plugin: there is neither %s nor %s, and no skill, command or MCP server", claudeManifest, agentManifest)

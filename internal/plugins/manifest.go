@@ -197,6 +197,38 @@ func (l *loader) options() {
 	}
 }
 
+// variables adds what the MCP servers name as ${KEY}. It may be a secret, and mostly is one.
+func (l *loader) variables() {
+	if l.p.Format != FormatClaude {
+		return
+	}
+	for _, s := range l.p.Servers {
+		for _, text := range s.texts(l.p.Format) {
+			for _, m := range reference.FindAllStringSubmatch(text, -1) {
+				key, folder := m[1], rootNames[m[1]] != ""
+				if folder || !optionKey.MatchString(key) {
+					continue
+				}
+				if i := slices.IndexFunc(l.p.Options, func(o sandbox.PluginOption) bool { return o.Key == key }); i >= 0 {
+					o := &l.p.Options[i]
+					o.Required = o.Required || o.Variable && m[2] == ""
+					o.Variable = true
+					continue
+				}
+				if len(l.p.Options) == maxOptions {
+					l.add("too-many", sandbox.SeverityError, s.File, "its MCP servers name more values than %d; the rest cannot be set", maxOptions)
+					return
+				}
+				o := sandbox.PluginOption{Key: key, Type: "string", Variable: true, Sensitive: true, Required: m[2] == "", Description: oneline.Of("${"+key+"} of its MCP server "+s.Name, maxText)}
+				if m[2] != "" {
+					o.Default = strings.TrimPrefix(m[2], ":-")
+				}
+				l.p.Options = append(l.p.Options, o)
+			}
+		}
+	}
+}
+
 // fits reports whether a decoded JSON value is one of an option's type.
 func fits(kind string, v any) bool {
 	switch x := v.(type) {

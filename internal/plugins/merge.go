@@ -66,8 +66,12 @@ func (m *member) expansions(named map[string]string) map[string]string {
 			if text, _ := value.(string); value == nil || !fits(o.Type, value) && !strings.HasPrefix(text, sandbox.SealedValue) {
 				value = o.Default
 			}
-			if value != nil {
-				all[userConfigPrefix+o.Key] = fmt.Sprint(value)
+			if value == nil {
+				continue
+			}
+			all[userConfigPrefix+o.Key] = fmt.Sprint(value)
+			if o.Variable && m.values[o.Key] != nil { // else it is the user's own, or what stands in ${KEY:-…}
+				all[o.Key] = fmt.Sprint(value)
 			}
 		}
 	}
@@ -101,7 +105,7 @@ func (s *Server) missing(format string, values map[string]string) string {
 			if key, ok := strings.CutPrefix(m[1], userConfigPrefix); ok {
 				return fmt.Sprintf("it needs the value %.80q, which is not set for this plugin", key)
 			}
-			return fmt.Sprintf("it needs ${%.80s}, which you have not set", m[1])
+			return fmt.Sprintf("it needs ${%.80s}, which is not set for this plugin", m[1])
 		}
 	}
 	return ""

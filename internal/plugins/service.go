@@ -109,6 +109,7 @@ type Set struct {
 	mounts      *skills.Plugins
 	servers     *sandbox.UserServers
 	states      map[string]sandbox.PluginServer // by registered name
+	named       map[string]string               // the user's own values for ${NAME} of any plugin
 }
 
 // member is one plugin of a user.
@@ -188,6 +189,7 @@ func (s *Service) fill(o sandbox.Owner, set *Set) error {
 	if err != nil {
 		return err
 	}
+	set.named = values.named
 	set.servers, set.states = mergeServers(set.list, values.named, globalServers(raw))
 	return nil
 }
@@ -245,9 +247,9 @@ func (set *Set) view(m *member) sandbox.Plugin {
 		}
 	}
 	for i, o := range v.Options {
-		value, set := m.values[o.Key]
-		v.Options[i].Set = set
-		if set {
+		value, given := m.values[o.Key]
+		v.Options[i].Set = given || o.Variable && set.named[o.Key] != ""
+		if given {
 			v.Options[i].Value = value
 			if o.Sensitive {
 				v.Options[i].Value = hiddenValue

@@ -232,8 +232,7 @@ func TestLifeOfAPlugin(t *testing.T) {
 			t.Errorf("%s: %v %v", name, info.Mode(), err)
 		}
 	}
-	off := false
-	if p, err = b.Change(ctx, caller("ann"), "sales", &off, nil); err != nil || p.Enabled {
+	if p, err = b.Switch(ctx, caller("ann"), "sales", false); err != nil || p.Enabled {
 		t.Errorf("%+v %v", p, err)
 	}
 	b.want("ann", "-sales")
@@ -276,8 +275,7 @@ func TestSharedPlugins(t *testing.T) {
 	if list, err := b.List(ctx, other); err != nil || len(list) != 0 {
 		t.Errorf("another tenant sees %v, %v", list, err)
 	}
-	off := false
-	if _, err := b.Change(ctx, caller("ann"), "all", &off, nil); err != nil {
+	if _, err := b.Switch(ctx, caller("ann"), "all", false); err != nil {
 		t.Fatal(err)
 	}
 	b.want("ann", "-all")
@@ -425,20 +423,20 @@ func TestValues(t *testing.T) {
 	if got := states(); got != "env unusable, named unusable, web unusable" {
 		t.Error(got)
 	}
-	_, err := b.Change(ctx, caller("ann"), "v", nil, map[string]any{"KEY": 7.0, "none": "x", "n": "x"})
+	_, err := b.SetValues(ctx, caller("ann"), "v", map[string]any{"KEY": 7.0, "none": "x", "n": "x"})
 	kindIs(t, err, sandbox.Invalid)
 	var e *sandbox.Error
 	if !errors.As(err, &e) || len(e.Fields) != 3 {
 		t.Errorf("%+v", err)
 	}
-	p, err := b.Change(ctx, caller("ann"), "v", nil, map[string]any{"KEY": "secret-value", "n": 5.0})
+	p, err := b.SetValues(ctx, caller("ann"), "v", map[string]any{"KEY": "secret-value", "n": 5.0})
 	if err != nil || p.Options[0].Value != hiddenValue || p.Options[1].Value != 5.0 || !p.Options[0].Set {
 		t.Errorf("%+v %v", p.Options, err)
 	}
 	if r := b.audit.last(); strings.Contains(fmt.Sprint(r), "secret-value") {
 		t.Errorf("the audit log has the value: %+v", r)
 	}
-	if _, err := b.Change(ctx, caller("ann"), "v", nil, map[string]any{"KEY": hiddenValue}); err != nil {
+	if _, err := b.SetValues(ctx, caller("ann"), "v", map[string]any{"KEY": hiddenValue}); err != nil {
 		t.Fatal(err)
 	}
 	err = b.ext.Edit(ctx, caller("ann").Owner, func(text []byte) ([]byte, error) {
@@ -462,6 +460,82 @@ func TestValues(t *testing.T) {
 	}
 	if servers, err := b.Servers(caller("bob").Owner); err != nil || len(servers.List) != 0 {
 		t.Errorf("bob has %v, %v", servers, err)
+	}
+}
+
+// TestVariables: what the servers of a plugin name as ${KEY} is asked for, set for one user and one plugin, kept encrypted,
+// and not shown.
+func TestVariables(t *testing.T) {
+	b := newBed(t, nil)
+	b.values.sealer = backwards{}
+	files := plainPlugin("v")
+	files[".mcp.json"] = `{"mcpServers":{"web":{"url":"https://${REGION:-eu}.example/mcp","headers":{"A":"Bearer ${TOKEN}","B":"${user_config.KEY}${CLAUDE_PLUGIN_ROOT}"}},` +
+		`"other":{"url":"https://y.example","headers":{"A":"${TOKEN:-none}"}}}}`
+	p, err := b.Install(ctx, caller("ann"), bytes.NewReader(tarOf(t, "", files)), sandbox.PluginInstall{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	option := func(p sandbox.Plugin, key string) sandbox.PluginOption {
+		t.Helper()
+		for _, o := range p.Options {
+			if o.Key == key {
+				return o
+			}
+		}
+		t.Fatalf("%s is not asked for: %+v", key, p.Options)
+		return sandbox.PluginOption{}
+	}
+	if o := option(p, "TOKEN"); !o.Variable || !o.Required || !o.Sensitive || o.Set || o.Type != "string" || !strings.Contains(o.Description, "web") && !strings.Contains(o.Description, "other") {
+		t.Errorf("%+v", o)
+	}
+	if o := option(p, "REGION"); o.Required || o.Default != "eu" {
+		t.Errorf("%+v", o)
+	}
+	if n := len(p.Options); n != 4 { // KEY and n of the plugin's own
+		t.Errorf("%d options: %+v", n, p.Options)
+	}
+	values := func(user string) map[string]string {
+		t.Helper()
+		servers, err := b.Servers(caller(user).Owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range servers.List {
+			if strings.HasSuffix(s.Name, ":web") {
+				return s.Values
+			}
+		}
+		return nil
+	}
+	if v := values("ann"); v != nil {
+		t.Errorf("a server without its value: %v", v)
+	}
+	if p, err = b.SetValues(ctx, caller("ann"), "v", map[string]any{"TOKEN": "secret-token", "KEY": "k", "REGION": "us"}); err != nil {
+		t.Fatal(err)
+	}
+	if o := option(p, "TOKEN"); !o.Set || o.Value != hiddenValue {
+		t.Errorf("%+v", o)
+	}
+	if v := values("ann"); !strings.HasPrefix(v["TOKEN"], sandbox.SealedValue) || !strings.HasPrefix(v["REGION"], sandbox.SealedValue) {
+		t.Errorf("%v", v)
+	}
+	text, err := os.ReadFile(strings.TrimSuffix(b.ext.Path(), ".json") + ".d/" + caller("ann").Tenant + "/ann.json")
+	if err != nil || strings.Contains(string(text), "secret-token") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if _, err = b.SetValues(ctx, caller("ann"), "v", map[string]any{"TOKEN": "${secret:CRM}", "REGION": nil}); err != nil {
+		t.Fatal(err)
+	}
+	if v := values("ann"); v["TOKEN"] != "${secret:CRM}" || v["REGION"] != "" {
+		t.Errorf("%v", v)
+	}
+	_, err = b.SetValues(ctx, caller("ann"), "v", map[string]any{"PATH": "/x"})
+	kindIs(t, err, sandbox.Invalid)
+	if !strings.Contains(fmt.Sprint(err.(*sandbox.Error).Fields), "TOKEN") {
+		t.Errorf("what it asks for is not said: %v", err)
+	}
+	if v := values("bob"); v != nil {
+		t.Errorf("bob has %v", v)
 	}
 }
 
@@ -629,8 +703,7 @@ func TestHasServer(t *testing.T) {
 	has("ann", Registered("x", "local"), true)
 	has("ann", Registered("x", "other"), false)
 	has("bob", Registered("x", "local"), false)
-	off := false
-	if _, err := b.Change(ctx, caller("ann"), "x", &off, nil); err != nil {
+	if _, err := b.Switch(ctx, caller("ann"), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	has("ann", Registered("x", "local"), true)

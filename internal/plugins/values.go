@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -75,13 +76,13 @@ func (v optionValues) of(o sandbox.Owner) (userValues, error) {
 func checkValues(p *Plugin, values map[string]any) error {
 	e := &sandbox.Error{Kind: sandbox.Invalid, Detail: "the plugin does not ask for this value"}
 	bad := func(key, format string, args ...any) {
-		e.Fields = append(e.Fields, sandbox.Field{Name: "config." + key, Detail: fmt.Sprintf(format, args...)})
+		e.Fields = append(e.Fields, sandbox.Field{Name: "values." + key, Detail: fmt.Sprintf(format, args...)})
 	}
 	for _, key := range sorted(values) {
 		i := slices.IndexFunc(p.Options, func(o sandbox.PluginOption) bool { return o.Key == key })
 		switch value := values[key]; {
 		case i < 0:
-			bad(key, "the plugin asks for no such value")
+			bad(key, "the plugin asks for no such value; it asks for: %s", asked(p))
 		case value == nil || value == hiddenValue: // remove it, keep it
 		case !fits(p.Options[i].Type, value):
 			bad(key, "want a %s of at most %d bytes", p.Options[i].Type, maxValue)
@@ -93,6 +94,15 @@ func checkValues(p *Plugin, values map[string]any) error {
 		return e
 	}
 	return nil
+}
+
+// asked lists what a plugin asks for.
+func asked(p *Plugin) string {
+	keys := make([]string, 0, len(p.Options))
+	for _, o := range p.Options {
+		keys = append(keys, o.Key)
+	}
+	return cmp.Or(strings.Join(keys, ", "), "none")
 }
 
 // set stores values of a user: nil removes one, "***" keeps what is stored.

@@ -51,7 +51,7 @@ func TestSensitiveValuesAreEncrypted(t *testing.T) {
 		return servers.List[0].Values["user_config.KEY"]
 	}
 	for _, stale := range []bool{false, true} {
-		if _, err := b.Change(ctx, caller("ann"), "v", nil, map[string]any{"KEY": "secret-value"}); err != nil {
+		if _, err := b.SetValues(ctx, caller("ann"), "v", map[string]any{"KEY": "secret-value"}); err != nil {
 			t.Fatal(err)
 		}
 		b.values.sealer = backwards{stale}
@@ -71,7 +71,7 @@ func TestSensitiveValuesAreEncrypted(t *testing.T) {
 			t.Errorf("%s, %v", text, err)
 		}
 	}
-	if _, err := b.Change(ctx, caller("ann"), "v", nil, map[string]any{"KEY": "${secret:CRM}"}); err != nil || value() != "${secret:CRM}" {
+	if _, err := b.SetValues(ctx, caller("ann"), "v", map[string]any{"KEY": "${secret:CRM}"}); err != nil || value() != "${secret:CRM}" {
 		t.Errorf("%q, %v", value(), err)
 	}
 }

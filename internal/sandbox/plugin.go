@@ -71,7 +71,7 @@ type PluginServer struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
-// PluginOption is a value that a plugin asks its user for: ${user_config.<Key>}.
+// PluginOption is a value that a plugin asks its user for: ${user_config.<Key>}, or ${<Key>} in its MCP servers.
 type PluginOption struct {
 	Key         string `json:"key"`
 	Type        string `json:"type"` // "string", "number", "boolean", "directory", "file"
@@ -80,8 +80,9 @@ type PluginOption struct {
 	Required    bool   `json:"required,omitempty"`
 	Sensitive   bool   `json:"sensitive,omitempty"`
 	Default     any    `json:"default,omitempty"`
-	Set         bool   `json:"set"`             // the user has given a value
-	Value       any    `json:"value,omitempty"` // "***" when Sensitive
+	Variable    bool   `json:"variable,omitempty"` // its MCP servers name it as ${KEY}
+	Set         bool   `json:"set"`                // the user has given a value
+	Value       any    `json:"value,omitempty"`    // "***" when Sensitive
 }
 
 // UserServer is an MCP server that a plugin adds for one user.

@@ -191,8 +191,9 @@ type Plugins interface {
 	Get(ctx context.Context, c sandbox.Caller, name string) (sandbox.Plugin, error)
 	// Install installs what req names, or the archive when it is not nil. It is in force when Install returns.
 	Install(ctx context.Context, c sandbox.Caller, archive io.Reader, req sandbox.PluginInstall) (sandbox.Plugin, error)
-	// Change switches a plugin on or off (nil: as it is), and sets values that it asks for.
-	Change(ctx context.Context, c sandbox.Caller, name string, enabled *bool, values map[string]any) (sandbox.Plugin, error)
+	Switch(ctx context.Context, c sandbox.Caller, name string, on bool) (sandbox.Plugin, error)
+	// SetValues sets values that a plugin asks for; nil removes one.
+	SetValues(ctx context.Context, c sandbox.Caller, name string, values map[string]any) (sandbox.Plugin, error)
 	Remove(ctx context.Context, c sandbox.Caller, name string) error
 	Commands(ctx context.Context, c sandbox.Caller, name string, skills bool) ([]sandbox.PluginCommand, error)
 	// Invoke makes the text of a command for a thread.

@@ -133,10 +133,8 @@ type Code struct {
 
 // Script is what RunSkill runs.
 type Script struct {
-	Script string `json:"script,omitempty"` // Path of the script in the skill's folder. Either this or Module
-	// In place of Script: a Python module of the skill, run as python -m does. scripts.report is scripts/report.py
-	Module string   `json:"module,omitempty"`
-	Cwd    string   `json:"cwd,omitempty"` // /mnt/user-data/workspace when absent
+	// Path of the script in the skill's folder. Either this or module
+	Script string   `json:"script,omitempty"`
 	Args   []string `json:"args,omitempty"`
 	Stdin  string   `json:"stdin,omitempty"`
 	// For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log
@@ -144,6 +142,10 @@ type Script struct {
 	// Variables by the names of secrets, for this run only; the code has their values
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty"` // 60 when absent or 0; at most 3600
+	Cwd            string            `json:"cwd,omitempty"`       // /mnt/user-data/workspace when absent
+	// In place of script: a Python module of the skill, run as python -m does. scripts.report is
+	// scripts/report.py
+	Module string `json:"module,omitempty"`
 }
 
 // Result is an exec, running or ended.

@@ -38,8 +38,12 @@ type PluginIn struct {
 }
 
 type pluginChange struct {
-	Enabled *bool          `json:"enabled,omitempty"`
-	Config  map[string]any `json:"config,omitempty" doc:"Values that the plugin asks for: null removes one, *** keeps a sensitive one"`
+	Enabled bool `json:"enabled"`
+}
+
+// pluginValues are what a plugin asks its user for, by the keys of its options.
+type pluginValues struct {
+	Values map[string]any `json:"values" minProperties:"1" maxProperties:"200" doc:"By the keys of the plugin's options: null removes one, *** keeps a sensitive one. ${secret:NAME} lends a secret of the caller"`
 }
 
 // SourceBody names a plugin or a marketplace. It is exported because huma sees only exported fields where
@@ -89,7 +93,8 @@ type commandArgs struct {
 func (s pluginRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/plugins", "listPlugins", route.TagSkills, route.Agents, "The caller's plugins"), s.listPlugins)
 	route.Register(api, route.On(http.MethodGet, "/api/plugins/{name}", "getPlugin", route.TagSkills, route.Agents, "One plugin"), s.getPlugin)
-	route.Register(api, route.On(http.MethodPut, "/api/plugins/{name}", "changePlugin", route.TagSkills, route.Developers, "Switch a plugin on or off, and set values that it asks for"), s.changePlugin)
+	route.Register(api, route.On(http.MethodPut, "/api/plugins/{name}", "changePlugin", route.TagSkills, route.Developers, "Switch a plugin on or off"), s.changePlugin)
+	route.Register(api, route.On(http.MethodPut, "/api/plugins/{name}/values", "setPluginValues", route.TagSkills, route.Developers, "Set values that a plugin asks for, for the caller"), s.setPluginValues)
 	route.Register(api, route.On(http.MethodDelete, "/api/plugins/{name}", "removePlugin", route.TagSkills, route.Developers, "Remove a plugin with its files and all that was said of it"), s.removePlugin)
 	const install = "/api/plugins/install"
 	route.Register(api, route.On(http.MethodPost, install, "installPlugin", route.TagSkills, route.Developers.Taking("application/json", "multipart/form-data"),
@@ -138,10 +143,22 @@ func (s pluginRoutes) changePlugin(ctx context.Context, in *struct {
 	if s.plugins == nil {
 		return nil, errNoPlugins
 	}
-	if in.Body.Enabled == nil && len(in.Body.Config) == 0 {
-		return nil, sandbox.Errorf(sandbox.Invalid, "give enabled, config, or both")
+	p, err := s.plugins.Switch(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Enabled)
+	if err != nil {
+		return nil, err
 	}
-	p, err := s.plugins.Change(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Enabled, in.Body.Config)
+	return route.BodyOf(p), nil
+}
+
+func (s pluginRoutes) setPluginValues(ctx context.Context, in *struct {
+	PluginIn
+	Body pluginValues
+},
+) (*route.Body[sandbox.Plugin], error) {
+	if s.plugins == nil {
+		return nil, errNoPlugins
+	}
+	p, err := s.plugins.SetValues(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Values)
 	if err != nil {
 		return nil, err
 	}

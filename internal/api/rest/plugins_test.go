@@ -40,8 +40,13 @@ func (f *fakePlugins) Install(_ context.Context, c sandbox.Caller, r io.Reader, 
 	return sandbox.Plugin{Name: "p-of-" + c.User, PluginContents: sandbox.PluginContents{Findings: []sandbox.Finding{}}}, nil
 }
 
-func (f *fakePlugins) Change(_ context.Context, _ sandbox.Caller, name string, enabled *bool, values map[string]any) (sandbox.Plugin, error) {
-	f.said = fmt.Sprint(name, enabled != nil && *enabled, values)
+func (f *fakePlugins) SetValues(_ context.Context, _ sandbox.Caller, name string, values map[string]any) (sandbox.Plugin, error) {
+	f.said = name + fmt.Sprint(values)
+	return sandbox.Plugin{Name: name}, nil
+}
+
+func (f *fakePlugins) Switch(_ context.Context, _ sandbox.Caller, name string, on bool) (sandbox.Plugin, error) {
+	f.said = fmt.Sprint(name, on)
 	return sandbox.Plugin{Name: name}, nil
 }
 
@@ -82,10 +87,15 @@ func TestPluginsOverHTTP(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	wantProblem(t, send(h, "GET", "/api/plugins/none", ""), 404, "not_found")
-	send(h, "PUT", "/api/plugins/sales", `{"enabled":true,"config":{"K":"v"}}`)
-	if f.said != "salestrue map[K:v]" {
+	send(h, "PUT", "/api/plugins/sales", `{"enabled":true}`)
+	if f.said != "salestrue" {
 		t.Error(f.said)
 	}
+	send(h, "PUT", "/api/plugins/sales/values", `{"values":{"K":"v"}}`)
+	if f.said != "salesmap[K:v]" {
+		t.Error(f.said)
+	}
+	wantProblem(t, send(h, "PUT", "/api/plugins/sales/values", `{"values":{}}`), 400, "invalid")
 	wantProblem(t, send(h, "PUT", "/api/plugins/sales", `{}`), 400, "invalid")
 	if rec := send(h, "DELETE", "/api/plugins/sales", ""); rec.Code != 204 || f.said != "remove sales" {
 		t.Error(rec.Code, f.said)

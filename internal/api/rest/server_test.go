@@ -554,6 +554,7 @@ POST /api/threads/{thread}/skills/{skill}/run runSkill agent,developer,admin
 POST /api/threads/{thread}/tools/call callTool agent,developer,admin
 PUT /api/mcp/servers/{name} putMCPServer operator
 PUT /api/plugins/{name} changePlugin developer,admin
+PUT /api/plugins/{name}/values setPluginValues developer,admin
 PUT /api/policy putPolicy admin
 PUT /api/secrets/{name} putSecret agent,developer,admin
 PUT /api/skills/custom/{name} putSkillText developer,admin

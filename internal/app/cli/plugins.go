@@ -50,7 +50,7 @@ func newPlugins(api *client.Client) *cobra.Command {
 			return api.Call(cmd.Context(), http.MethodDelete, "/api/marketplaces/"+url.PathEscape(args[0]), nil, nil)
 		}},
 	)
-	cmd.AddCommand(newPluginsInspect(api), newPluginsInstall(api), market,
+	cmd.AddCommand(newPluginsInspect(api), newPluginsInstall(api), newPluginsValues(api), market,
 		&cobra.Command{Use: "list", Short: "List your plugins", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return api.Table(cmd, "/api/plugins", []string{"name", "version", "enabled", "shared", "source.kind", "source.from", "digest"})
 		}},
@@ -141,7 +141,10 @@ func newPluginsInstall(api *client.Client) *cobra.Command {
 			if api.JSON {
 				return output.JSON(cmd.OutOrStdout(), done)
 			}
-			return done.write(cmd.OutOrStdout())
+			if err := done.write(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			return askForValues(cmd, api, done.Plugin)
 		},
 	}
 	source.add(cmd)

@@ -140,10 +140,6 @@ export interface Code {
 export interface Script {
   /** Path of the script in the skill's folder. Either this or module */
   script?: string;
-  /** In place of script: a Python module of the skill, run as python -m does. scripts.report is scripts/report.py */
-  module?: string;
-  /** /mnt/user-data/workspace when absent */
-  cwd?: string;
   args?: string[];
   stdin?: string;
   /** For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log */
@@ -152,6 +148,13 @@ export interface Script {
   env_secrets?: Record<string, string>;
   /** 60 when absent or 0; at most 3600 */
   timeout_s?: number;
+  /** /mnt/user-data/workspace when absent */
+  cwd?: string;
+  /**
+   * In place of script: a Python module of the skill, run as python -m does. scripts.report is
+   * scripts/report.py
+   */
+  module?: string;
 }
 
 /** An exec, running or ended. */
