@@ -88,7 +88,7 @@ func (s *Service) install(ctx context.Context, c sandbox.Caller, r io.Reader, re
 	if err != nil {
 		return none, err
 	}
-	s.changed()
+	s.o.Changed()
 	set, err := s.Set(c.Owner)
 	if err != nil {
 		return none, err
@@ -367,7 +367,7 @@ func (s *Service) Remove(ctx context.Context, c sandbox.Caller, name string) err
 		if err := s.installer.unlist(ctx, c.Owner, m); err != nil {
 			return err
 		}
-		s.changed()
+		s.o.Changed()
 		err = errors.Join(s.installer.forget(ctx, c.Owner, m), s.forgetServers(c.Owner, m))
 		if swept := s.installer.sweep(); swept != nil {
 			err = errors.Join(err, sandbox.Wrap(sandbox.Internal, swept, "the plugin is removed, but files of it stay behind"))
@@ -426,7 +426,7 @@ func (i *installer) forget(ctx context.Context, o sandbox.Owner, m *member) erro
 
 // Switch switches a plugin on or off for the caller. NotFound.
 func (s *Service) Switch(ctx context.Context, c sandbox.Caller, name string, on bool) (sandbox.Plugin, error) {
-	return s.change(ctx, c, name, func(_ *member, rec *audit.Record) error {
+	return change(ctx, s, c, name, func(_ *member, rec *audit.Record) error {
 		rec.Detail = map[bool]string{true: "on", false: "off"}[on]
 		return s.o.Extensions.SetEnabled(ctx, c.Owner, extensions.PluginsSection, name, on)
 	})
@@ -435,7 +435,7 @@ func (s *Service) Switch(ctx context.Context, c sandbox.Caller, name string, on 
 // SetValues sets values that a plugin asks the caller for: nil removes one, "***" keeps a sensitive one. NotFound; Invalid
 // naming the values that are wrong.
 func (s *Service) SetValues(ctx context.Context, c sandbox.Caller, name string, values map[string]any) (sandbox.Plugin, error) {
-	return s.change(ctx, c, name, func(m *member, rec *audit.Record) error {
+	return change(ctx, s, c, name, func(m *member, rec *audit.Record) error {
 		if err := checkValues(m.plugin, values); err != nil {
 			return err
 		}
@@ -444,7 +444,7 @@ func (s *Service) SetValues(ctx context.Context, c sandbox.Caller, name string, 
 	})
 }
 
-func (s *Service) change(ctx context.Context, c sandbox.Caller, name string, how func(*member, *audit.Record) error) (sandbox.Plugin, error) {
+func change(ctx context.Context, s *Service, c sandbox.Caller, name string, how func(*member, *audit.Record) error) (sandbox.Plugin, error) {
 	var done sandbox.Plugin
 	err := s.recorded(ctx, c, audit.ActionPluginChange, name, "", func(rec *audit.Record) error {
 		set, err := s.Set(c.Owner)
@@ -458,7 +458,7 @@ func (s *Service) change(ctx context.Context, c sandbox.Caller, name string, how
 		if err := how(m, rec); err != nil {
 			return err
 		}
-		s.changed()
+		s.o.Changed()
 		done, err = s.Get(ctx, c, name)
 		return err
 	})

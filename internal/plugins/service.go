@@ -71,6 +71,9 @@ func Open(o Options) (*Service, error) {
 	if o.Dir == "" || o.Extensions == nil || o.Audit == nil || o.Log == nil {
 		return nil, errors.New("plugins: an option is missing")
 	}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
 	stage := filepath.Join(o.Dir, cmp.Or(o.Stage, "stage"))
 	if err := os.RemoveAll(stage); err != nil {
 		return nil, fmt.Errorf("plugins: %w", err)
@@ -283,13 +286,6 @@ func (s *Service) Get(_ context.Context, c sandbox.Caller, name string) (sandbox
 		return sandbox.Plugin{}, err
 	}
 	return set.view(m), nil
-}
-
-// changed tells those who look at plugins.
-func (s *Service) changed() {
-	if s.o.Changed != nil {
-		s.o.Changed()
-	}
 }
 
 // recorded calls do between the record of the attempt and that of its result.

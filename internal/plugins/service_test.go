@@ -531,7 +531,8 @@ func TestVariables(t *testing.T) {
 	}
 	_, err = b.SetValues(ctx, caller("ann"), "v", map[string]any{"PATH": "/x"})
 	kindIs(t, err, sandbox.Invalid)
-	if !strings.Contains(fmt.Sprint(err.(*sandbox.Error).Fields), "TOKEN") {
+	var e *sandbox.Error
+	if !errors.As(err, &e) || !strings.Contains(fmt.Sprint(e.Fields), "TOKEN") {
 		t.Errorf("what it asks for is not said: %v", err)
 	}
 	if v := values("bob"); v != nil {

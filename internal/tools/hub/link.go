@@ -293,8 +293,10 @@ func (l *link) why(words bool) string {
 	if l.process == nil {
 		return ""
 	}
-	how, said := l.process.Ending()
-	text := prefixed(": ", how)
+	text, said := l.process.Ending()
+	if text != "" {
+		text = ": " + text
+	}
 	if said = strings.Join(strings.Fields(said), " "); !words || said == "" {
 		return text
 	}
@@ -302,13 +304,6 @@ func (l *link) why(words bool) string {
 		said = "…" + strings.ToValidUTF8(said[cut:], "")
 	}
 	return text + "; its standard error ends in: " + said
-}
-
-func prefixed(prefix, s string) string {
-	if s == "" {
-		return ""
-	}
-	return prefix + s
 }
 
 // redacted is err for the log, without the secrets of the configuration.
