@@ -126,6 +126,7 @@ func (p markdownReader) markdown(text string) {
 	var block []string
 	open, language, began := "", "", 0
 	n := 0
+	others := systems{hasShell: shellFence.MatchString(text)}
 	for line := range strings.Lines(text) {
 		n++
 		line = strings.TrimRight(line, "\n")
@@ -134,9 +135,13 @@ func (p markdownReader) markdown(text string) {
 		case open == "" && m != nil:
 			open, language, began, block = m[1], strings.ToLower(m[2]), n+1, nil
 		case open == "":
-			markdownReader{p.at(n)}.prose(line)
+			if !others.skips(line) {
+				markdownReader{p.at(n)}.prose(line)
+			}
 		case m != nil && m[2] == "" && strings.TrimSpace(m[3]) == "" && m[1][0] == open[0] && len(m[1]) >= len(open):
-			markdownReader{p.at(began)}.block(language, block)
+			if !others.skipsBlock(language) {
+				markdownReader{p.at(began)}.block(language, block)
+			}
 			open = ""
 		default:
 			block = append(block, line)
@@ -150,13 +155,13 @@ func (p markdownReader) markdown(text string) {
 func (p markdownReader) block(language string, lines []string) {
 	switch language {
 	case "bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession", "ksh":
-		shellReader(p).shell(commandLines(lines, false))
+		shellReader(p).shell(commandLines(withoutOthers(lines), false))
 	case "python", "py", "python3", "pycon", "ipython":
 		pythonReader(p).python(strings.Join(lines, "\n"))
 	case "javascript", "js", "mjs", "typescript", "ts", "jsx", "tsx", "node":
 		p.javascript(strings.Join(lines, "\n"))
 	case "", "text", "txt", "plaintext":
-		if text := commandLines(lines, true); text != "" {
+		if text := commandLines(withoutOthers(lines), true); text != "" {
 			shellReader(p).shell(text)
 		}
 	default:

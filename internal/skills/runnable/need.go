@@ -29,8 +29,11 @@ type Need struct {
 	Kind  Kind
 	Name  string
 	Range string // of versions, as the ecosystem writes it; "" for any
-	File  string // relative to the skill's folder
-	Line  int    // from 1; 0 = the file as a whole
+	// When and Unless are programs, with spaces between: it is needed only where all of the first are there, and
+	// none of the second.
+	When, Unless string `json:",omitempty"`
+	File         string // relative to the skill's folder
+	Line         int    // from 1; 0 = the file as a whole
 }
 
 // String is the need as `missing` shows it: "python pandas>=2", "command pandoc".
@@ -98,10 +101,12 @@ type finder struct {
 // place is where the finder reads now.
 type place struct {
 	*finder
-	file string
-	line int  // of the text that is read, from 1
-	text bool // instructions for an agent, who can put right what a shell could not; not a script
-	main bool // SKILL.md
+	file   string
+	line   int    // of the text that is read, from 1
+	when   string // Need.When of what is found here
+	unless string
+	text   bool // instructions for an agent, who can put right what a shell could not; not a script
+	main   bool // SKILL.md
 }
 
 func (p place) need(k Kind, name string) { p.needRange(k, name, "") }
@@ -111,7 +116,12 @@ func (p place) needRange(k Kind, name, versions string) {
 	if name == "" && k != Network && k != Version || len(name) > 200 || len(p.needs) >= maxFound {
 		return
 	}
-	key := Need{Kind: k, Name: name, Range: versions}
+	key := Need{Kind: k, Name: name, Range: versions, When: p.when, Unless: p.unless}
+	if p.when+p.unless != "" {
+		if _, always := p.needs[Need{Kind: k, Name: name, Range: versions}]; always {
+			return
+		}
+	}
 	if _, ok := p.needs[key]; !ok {
 		at := key
 		at.File, at.Line = p.file, p.line

@@ -89,6 +89,9 @@ const maxShown = 50
 func (p Profile) Check(n Needs) sandbox.Runnable {
 	missing, unsure := []string{}, []string(nil)
 	for _, need := range n.List {
+		if !p.taken(need) {
+			continue
+		}
 		switch p.has(need) {
 		case notThere:
 			missing = append(missing, need.String())
@@ -110,6 +113,21 @@ func (p Profile) Check(n Needs) sandbox.Runnable {
 		r.Template, r.Unsure = sandbox.RunnableUnknown, unsure[:min(len(unsure), maxShown)]
 	}
 	return r
+}
+
+// taken reports whether the branch of a script that has the need is the one that runs here.
+func (p Profile) taken(n Need) bool {
+	for program := range strings.FieldsSeq(n.When) {
+		if !p.Commands[program] {
+			return false
+		}
+	}
+	for program := range strings.FieldsSeq(n.Unless) {
+		if p.Commands[program] {
+			return false
+		}
+	}
+	return true
 }
 
 func doubtOf(n Need) string {

@@ -58,8 +58,15 @@ func (p pythonReader) python(text string) {
 	p.pep723(text)
 	lines := strings.Split(plainPython(text), "\n")
 	online := false
+	within, asks := branchesOf(lines)
 	for i, code := range lines {
-		at := pythonReader{p.at(max(p.line, 1) + i)}
+		if within[i] != nil && within[i].skipped {
+			continue
+		}
+		at := pythonReader{p.in(within[i]).at(max(p.line, 1) + i)}
+		if b := within[i]; b != nil && b.unless != "" {
+			at.without(b.unless, code)
+		}
 		if m := importLine.FindStringSubmatch(code); m != nil && !optional(lines, i, len(m[1])) {
 			for _, name := range importedNames(m) {
 				at.pythonImport(name)
@@ -74,7 +81,7 @@ func (p pythonReader) python(text string) {
 				at.pythonImport(m[1])
 			}
 		}
-		at.pythonRuns(code)
+		at.pythonRuns(code, asks[i])
 		if p.text {
 			for _, m := range shortUse.FindAllStringSubmatch(code, 20) {
 				at.need(Module, shortNames[m[1]])
@@ -83,6 +90,20 @@ func (p pythonReader) python(text string) {
 	}
 	if online {
 		p.network(text, "", "goes to the network, to hosts that the text does not name")
+	}
+}
+
+// without reads a line that runs when programs are missing: one that gives up cannot do without them.
+func (p pythonReader) without(programs, code string) {
+	kind := Mention
+	switch {
+	case givesUp.MatchString(code):
+		kind = Command
+	case !strings.HasPrefix(strings.TrimSpace(code), "return"):
+		return
+	}
+	for program := range strings.FieldsSeq(programs) {
+		p.need(kind, program)
 	}
 }
 
@@ -113,8 +134,8 @@ func (p pythonReader) pythonImport(name string) {
 	p.need(Module, top)
 }
 
-// pythonRuns finds programs that a line starts.
-func (p pythonReader) pythonRuns(code string) {
+// pythonRuns finds programs that a line starts. A line that only asks for one has a branch for its absence.
+func (p pythonReader) pythonRuns(code string, asks bool) {
 	known := false
 	for _, m := range runsList.FindAllStringSubmatch(code, -1) {
 		known = true
@@ -124,8 +145,14 @@ func (p pythonReader) pythonRuns(code string) {
 		known = true
 		shellReader(p).shellWords(m[1])
 	}
-	for _, m := range asksWhich.FindAllStringSubmatch(code, -1) {
-		p.need(Command, m[1])
+	switch m := eitherWhich.FindStringSubmatch(code); {
+	case asks:
+	case m != nil:
+		pythonReader{p.where(false, m[2])}.need(Command, m[1])
+	default:
+		for _, m := range asksWhich.FindAllStringSubmatch(code, -1) {
+			p.need(Command, m[1])
+		}
 	}
 	if known || p.text {
 		return

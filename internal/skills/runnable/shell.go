@@ -104,16 +104,25 @@ func (p shellReader) commands(file *syntax.File) {
 		return true
 	})
 	first := p.line
-	syntax.Walk(file, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.CallExpr:
-			at := p.at(first + int(n.Pos().Line()) - 1) //nolint:gosec // a line of a text of maxParsed
-			shellReader{at}.call(n, functions)
-		case *syntax.Stmt:
-			shellReader{p.at(first + int(n.Pos().Line()) - 1)}.hereDocument(n) //nolint:gosec // as above
+	var walk func(p shellReader, nodes ...syntax.Node)
+	walk = func(p shellReader, nodes ...syntax.Node) {
+		for _, node := range nodes {
+			syntax.Walk(node, func(n syntax.Node) bool {
+				if n == nil || p.branches(n, walk) {
+					return false
+				}
+				switch n := n.(type) {
+				case *syntax.CallExpr:
+					at := p.at(first + int(n.Pos().Line()) - 1) //nolint:gosec // a line of a text of maxParsed
+					shellReader{at}.call(n, functions)
+				case *syntax.Stmt:
+					shellReader{p.at(first + int(n.Pos().Line()) - 1)}.hereDocument(n) //nolint:gosec // as above
+				}
+				return true
+			})
 		}
-		return true
-	})
+	}
+	walk(p, file)
 }
 
 func (p shellReader) call(n *syntax.CallExpr, functions map[string]bool) {
