@@ -341,7 +341,7 @@ func TestSkillModule(t *testing.T) {
 	s := start(t, options{})
 	a := s.do("POST", "/api/threads/m/skills", map[string]any{
 		"name": "counts", "description": "Counts", "body": "python -m scripts.count FILE", "files": map[string]string{
-			"scripts/__init__.py": "", "scripts/lines.py": "def of(text): return text.count('\n')\n",
+			"scripts/__init__.py": "", "scripts/lines.py": "def of(text): return text.count('\\n')\n",
 			"scripts/count.py": "import os, sys\nfrom scripts import lines\nprint(lines.of(open(sys.argv[1]).read()), os.getcwd())\n",
 		}})
 	if a.status != 201 {

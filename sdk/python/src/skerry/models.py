@@ -388,11 +388,7 @@ class PageMcpServer(Model):
 
 
 class PluginChange(Model):
-    config: dict[str, Any] | None = None
-    """
-    Values that the plugin asks for: null removes one, *** keeps a sensitive one
-    """
-    enabled: bool | None = None
+    enabled: bool
 
 
 class PluginCommand(Model):
@@ -420,6 +416,7 @@ class PluginOption(Model):
     title: str | None = None
     type: str
     value: Any | None = None
+    variable: bool | None = None
 
 
 class PluginServer(Model):
@@ -445,6 +442,13 @@ class PluginSource(Model):
     path: str | None = None
     ref: str | None = None
     sha256: str | None = None
+
+
+class PluginValues(Model):
+    values: Annotated[dict[str, Any], Field(max_length=200, min_length=1)]
+    """
+    By the keys of the plugin's options: null removes one, *** keeps a sensitive one. ${secret:NAME} lends a secret of the caller
+    """
 
 
 class PolicyRules(Model):
