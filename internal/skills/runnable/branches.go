@@ -23,13 +23,22 @@ func isOther(text string) bool {
 	return otherSystems.MatchString(text) && !thisSystem.MatchString(text)
 }
 
+// condition says when a branch is taken, as Need does.
+type condition struct{ when, unless string }
+
+// and is the condition of a branch within, that is taken when a program is there, or when it is not.
+func (c condition) and(there bool, program string) condition {
+	if there {
+		c.when = joinedWords(c.when, program)
+	} else {
+		c.unless = joinedWords(c.unless, program)
+	}
+	return c
+}
+
 // where is the place within a branch that is taken when the program is there, or when it is not.
 func (p place) where(there bool, program string) place {
-	if there {
-		p.when = joinedWords(p.when, program)
-	} else {
-		p.unless = joinedWords(p.unless, program)
-	}
+	p.condition = p.and(there, program)
 	return p
 }
 

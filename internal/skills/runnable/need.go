@@ -101,12 +101,11 @@ type finder struct {
 // place is where the finder reads now.
 type place struct {
 	*finder
-	file   string
-	line   int    // of the text that is read, from 1
-	when   string // Need.When of what is found here
-	unless string
-	text   bool // instructions for an agent, who can put right what a shell could not; not a script
-	main   bool // SKILL.md
+	condition // of what is found here
+	file      string
+	line      int  // of the text that is read, from 1
+	text      bool // instructions for an agent, who can put right what a shell could not; not a script
+	main      bool // SKILL.md
 }
 
 func (p place) need(k Kind, name string) { p.needRange(k, name, "") }

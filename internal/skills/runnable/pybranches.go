@@ -17,12 +17,11 @@ var (
 
 // branch is a part of a program that runs under a condition.
 type branch struct {
-	indent       int    // of its if
-	skipped      bool   // it is for another system
-	when, unless string // as those of Need
-	program      string // that the if asks for; "": for none
-	there        bool   // the branch is the one for its presence
-	system       bool   // the if asks for the system
+	condition
+	indent  int    // of its if
+	skipped bool   // it is for another system
+	program string // that the if asks for; "": for none
+	there   bool   // the branch is the one for its presence
 }
 
 // maxBranches bounds how many branches are open at once.
@@ -70,7 +69,7 @@ func branchOf(outer *branch, indent int, text string) *branch {
 	if outer != nil {
 		b = *outer
 	}
-	b.indent, b.program, b.system = indent, "", false
+	b.indent, b.program = indent, ""
 	m := pythonIf.FindStringSubmatch(text)
 	if m == nil {
 		return &b
@@ -80,21 +79,12 @@ func branchOf(outer *branch, indent int, text string) *branch {
 	which := asksWhich.FindAllStringSubmatch(cond, 2)
 	switch {
 	case pythonSystem.MatchString(cond):
-		b.system = true
 		b.skipped = b.skipped || pythonOther.MatchString(cond) && !pythonThis.MatchString(cond) && !negated || pythonThis.MatchString(cond) && negated
 	case len(which) == 1 && !strings.Contains(cond, " and ") && !strings.Contains(cond, " or "):
 		b.program, b.there = which[0][1], !negated
-		b.add()
+		b.condition = b.and(b.there, b.program)
 	}
 	return &b
-}
-
-func (b *branch) add() {
-	if b.there {
-		b.when = joinedWords(b.when, b.program)
-	} else {
-		b.unless = joinedWords(b.unless, b.program)
-	}
 }
 
 // other is the branch that runs when this one does not.
@@ -106,7 +96,7 @@ func (b *branch) other(outer *branch) *branch {
 	o.indent = b.indent
 	if b.program != "" {
 		o.program, o.there = b.program, !b.there
-		o.add()
+		o.condition = o.and(o.there, o.program)
 	}
 	return &o
 }
@@ -117,10 +107,10 @@ func (p place) in(b *branch) place {
 		return p
 	}
 	for w := range strings.FieldsSeq(b.when) {
-		p.when = joinedWords(p.when, w)
+		p = p.where(true, w)
 	}
 	for w := range strings.FieldsSeq(b.unless) {
-		p.unless = joinedWords(p.unless, w)
+		p = p.where(false, w)
 	}
 	return p
 }
