@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/networks"
 )
 
 // Audit says how what happens is recorded.
@@ -44,7 +46,7 @@ type AuditViews struct {
 
 // Prefixes are WebhookAddresses, parsed. A single address is a network of one.
 func (a *AuditViews) Prefixes() ([]netip.Prefix, error) {
-	return S3{Addresses: a.WebhookAddresses}.Prefixes()
+	return networks.Parse(a.WebhookAddresses)
 }
 
 func (a *AuditViews) check(bad func(key, format string, args ...any)) {

@@ -3,6 +3,8 @@ package config
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/networks"
 )
 
 // S3 is a store of objects that speaks as Amazon's S3 does.
@@ -25,21 +27,7 @@ type S3 struct {
 }
 
 // Prefixes are Addresses, parsed. A single address is a network of one.
-func (s S3) Prefixes() ([]netip.Prefix, error) {
-	var all []netip.Prefix
-	for _, text := range s.Addresses {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			a, e := netip.ParseAddr(text)
-			if e != nil {
-				return nil, err
-			}
-			p = netip.PrefixFrom(a, a.BitLen())
-		}
-		all = append(all, p.Masked())
-	}
-	return all, nil
-}
+func (s S3) Prefixes() ([]netip.Prefix, error) { return networks.Parse(s.Addresses) }
 
 func (s S3) check(bad func(key, format string, args ...any)) {
 	if _, err := s.Prefixes(); err != nil {

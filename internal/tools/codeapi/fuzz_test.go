@@ -10,6 +10,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/wrapperpath"
 )
 
 // FuzzWrapper: whatever a server says of a tool, the wrapper is the call and nothing else. The test ignores
@@ -24,7 +25,7 @@ func FuzzWrapper(f *testing.F) {
 	f.Fuzz(func(t *testing.T, server, name, description, input, output string) {
 		tl := sandbox.Tool{Server: server, Name: name, Printed: server + "__" + name, Description: description, Input: json.RawMessage(input), Output: json.RawMessage(output)}
 		tree := generate(t, tl)
-		checkTS(t, string(tree["servers/"+FileName(server)+"/"+FileName(name)+".ts"]))
+		checkTS(t, string(tree["servers/"+wrapperpath.FileName(server)+"/"+wrapperpath.FileName(name)+".ts"]))
 		for path, text := range tree {
 			if strings.HasSuffix(path, "/__init__.py") && strings.Count(path, "/") == 2 {
 				checkPython(t, string(text))
@@ -112,19 +113,4 @@ func withoutStrings(text string) (string, error) {
 		b.WriteByte('S')
 	}
 	return b.String(), nil
-}
-
-func FuzzFileName(f *testing.F) {
-	for _, s := range []string{"", ".", "..", "a/b", "x.d", "x.d.y", "__init__.py", "\x00"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, name string) {
-		got := FileName(name)
-		if !regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$`).MatchString(got) || strings.HasSuffix(got, ".d") {
-			t.Errorf("%q", got)
-		}
-		if again := FileName(got); again != got {
-			t.Errorf("%q becomes %q, and that %q", name, got, again)
-		}
-	})
 }

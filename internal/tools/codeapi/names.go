@@ -1,46 +1,11 @@
 package codeapi
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/wrapperpath"
 )
-
-// maxFileName leaves room for the endings within the 255 bytes of a file name.
-const maxFileName = 200
-
-// declaration makes a name that of a TypeScript declaration file.
-var declaration = regexp.MustCompile(`\.(d(?:\.|$))`)
-
-// FileName is how the name of a server or a tool is written as a file or folder. Every character outside of
-// [A-Za-z0-9_.-] becomes "_". So do a leading dot and the dot of ".d" before a dot or the end (x.d.ts holds
-// no code). It is the rule of sandbox.Tool.WrapperPath. Two names may become one file name, in whatever
-// case; what they name then shares the file of the first.
-func FileName(name string) string {
-	var b strings.Builder
-	for _, r := range name {
-		if b.Len() == maxFileName {
-			break
-		}
-		ok := r < 0x80 && (isLetter(byte(r)) || isDigit(byte(r)) || r == '_' || r == '-' || r == '.' && b.Len() > 0)
-		if !ok {
-			r = '_'
-		}
-		b.WriteByte(byte(r))
-	}
-	s := b.String()
-	for declaration.MatchString(s) { // one match may take the dot of the next: x.d.d
-		s = declaration.ReplaceAllString(s, "_$1")
-	}
-	switch s {
-	case "":
-		return "_"
-	case "__init__.py": // a file that is already there
-		return "__init___py"
-	default:
-		return s
-	}
-}
 
 func isUpper(c byte) bool  { return c >= 'A' && c <= 'Z' }
 func isLower(c byte) bool  { return c >= 'a' && c <= 'z' }
@@ -99,7 +64,7 @@ func snakeCase(name string) string {
 
 // moduleName writes a server's name as the name of a Python module.
 func moduleName(name string) string {
-	if isIdentifier(name) && len(name) <= maxFileName {
+	if isIdentifier(name) && len(name) <= wrapperpath.MaxFileName {
 		return keepOff(name, pythonKeywords)
 	}
 	return keepOff(startable(strings.Join(words(name), "_")), pythonKeywords)
@@ -114,7 +79,7 @@ func startable(s string) string {
 	case isDigit(s[0]):
 		s = "_" + s
 	}
-	return s[:min(len(s), maxFileName)]
+	return s[:min(len(s), wrapperpath.MaxFileName)]
 }
 
 // keepOff adds a "_" to a name that is taken.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/wrapperpath"
 )
 
 // tsFunction is one tool with the names that its wrapper uses. types is unique within its folder too.
@@ -20,7 +21,7 @@ type tsFunction struct {
 type fileNames map[string]string
 
 func (f fileNames) of(name string) string {
-	file := FileName(name)
+	file := wrapperpath.FileName(name)
 	low := strings.ToLower(file)
 	if first, known := f[low]; known {
 		return first

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/wrapperpath"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
@@ -132,7 +133,7 @@ func newView(epoch uint64, conns []*conn) *view {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	placeWrappers(v.set.Tools)
+	wrapperpath.Place(v.set.Tools)
 	v.set.Hash = hashTools(v.set.Tools)
 	return v
 }

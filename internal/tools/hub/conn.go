@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/breaker"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
@@ -51,7 +52,7 @@ type conn struct {
 	retryAt  time.Time
 	used     time.Time
 	retired  bool
-	breaker  breaker
+	breaker  breaker.Breaker
 }
 
 func newConn(p *pool, key connKey, s *serverconfig.Server) *conn {

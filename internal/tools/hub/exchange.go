@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/breaker"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
@@ -61,10 +62,10 @@ func (c *conn) do(ctx context.Context, what *tool, e exchange) error {
 // once makes one attempt at an exchange. again says that the server has seen nothing of it.
 func (c *conn) once(ctx context.Context, r request, e exchange) (again bool, err error) {
 	c.mu.Lock()
-	allowed := c.breaker.allow(time.Now())
+	allowed := c.breaker.Allow(time.Now())
 	c.mu.Unlock()
 	if !allowed {
-		return false, sandbox.Errorf(sandbox.Unavailable, "the MCP server %q failed %d times in a row; it is left alone for a while", c.key.server, breakAfter)
+		return false, sandbox.Errorf(sandbox.Unavailable, "the MCP server %q failed %d times in a row; it is left alone for a while", c.key.server, breaker.After)
 	}
 	l, err := c.ensure(ctx)
 	if err != nil {
@@ -139,13 +140,13 @@ func (c *conn) note(l *link, v verdict) {
 	c.mu.Lock()
 	tripped := false
 	if v.pass {
-		c.breaker.pass()
+		c.breaker.Pass()
 	} else {
-		tripped = c.breaker.note(v.ok, time.Now())
+		tripped = c.breaker.Note(v.ok, time.Now())
 	}
 	c.mu.Unlock()
 	if tripped {
-		c.o.Log.Warn("MCP server: left alone for a while", "server", c.key.server, "failures", breakAfter, "error", v.err)
+		c.o.Log.Warn("MCP server: left alone for a while", "server", c.key.server, "failures", breaker.After, "error", v.err)
 	}
 	// A server that hangs is started anew after the break.
 	if l != nil && (v.gone || tripped) {

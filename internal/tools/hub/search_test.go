@@ -9,6 +9,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/wrapperpath"
 )
 
 func TestSearch(t *testing.T) {
@@ -63,7 +64,7 @@ func TestWrappersOfTwins(t *testing.T) {
 			tools = append(tools, sandbox.Tool{Server: server, Name: name})
 		}
 	}
-	placeWrappers(tools)
+	wrapperpath.Place(tools)
 	tree, err := codeapi.Generate(sandbox.ToolSet{Tools: tools})
 	if err != nil {
 		t.Fatal(err)

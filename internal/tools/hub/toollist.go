@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/wrapperpath"
 	"github.com/skerry-sandbox/skerry/internal/tools/drift/toolscan"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/schema"
@@ -203,7 +204,7 @@ func newTool(server string, p listed) (t *tool, why string) {
 	t.Tool = sandbox.Tool{
 		Server: server, Name: p.Name, Printed: serverconfig.PrintedName(server, p.Name),
 		Description: excerpt.Of(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
-		WrapperPath: WrapperPath(server, p.Name), Title: excerpt.Of(p.Title, maxTitle),
+		WrapperPath: wrapperpath.Of(server, p.Name), Title: excerpt.Of(p.Title, maxTitle),
 		Annotations: compactJSON(p.Annotations, '{'), Icons: compactJSON(p.Icons, '['), Meta: compactJSON(p.Meta, '{'),
 	}
 	t.Findings = toolscan.Tool(t.Tool)
