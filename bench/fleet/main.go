@@ -117,7 +117,7 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 			Threads: orch.Threads, Sandboxes: orch.Sandboxes, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch.Files,
 			Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch.Prompts, Skills: orch.Skills, ThreadSkills: orch.Skills.Threads,
 		},
-		Administration: rest.Administration{MCPServers: hub.Servers, MCPLogins: hub.Logins, Audit: records},
+		Administration: rest.Administration{MCPServers: mcpServers{hub.Servers}, MCPLogins: hub.Logins, Audit: records},
 		Clients:        rest.Clients{Anonymous: &local},
 		Idempotency:    st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
 	})
@@ -278,3 +278,11 @@ func (p *players) start(spec sandbox.Spec) error {
 }
 
 func (p *players) end() error { return errors.Join(p.to.Close(), p.cmd.Wait()) }
+
+// mcpServers are the hub's servers, where nothing is installed.
+type mcpServers struct{ *mcphub.Servers }
+
+// InstallServer installs from no host.
+func (s mcpServers) InstallServer(ctx context.Context, c sandbox.Caller, name string) (int, error) {
+	return s.Servers.InstallServer(ctx, c, name, nil)
+}

@@ -89,7 +89,7 @@ func (b *builder) handler(
 		Tools: s.orch.Calls, Upstream: s.orch.Calls, Prompts: s.orch.Prompts, Skills: s.orch.Skills, ThreadSkills: s.orch.Skills.Threads, SkillInstalls: installs,
 		Approvals: w.approvals, Plugins: pluginUse{x.plugins, s.orch}, Marketplaces: x.plugins,
 	}
-	servers := mcpAdmin{t.hub.Servers, t.hub.Logins, access}
+	servers := mcpAdmin{t.hub.Servers, t.hub.Logins, access, b.cfg.Plugins.PackageHosts}
 	ready := &readiness{
 		store: f.store, driver: m.driver, install: f.data.install, disk: m.disk, hub: t.hub, audit: f.audit, tls: tls, orch: s.orch, log: b.log,
 	}

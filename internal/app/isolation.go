@@ -63,7 +63,8 @@ func (i *isolation) Start(ctx context.Context, s transport.IsolatedServer) (tran
 		}
 	}
 	v, err := i.sandboxes.Start(ctx, servers.Spec{
-		Server: s.Server, Owner: s.Owner, Thread: s.Thread, Plugin: s.Plugin, Home: s.Home, Argv: s.Argv, Env: s.Env, Egress: rules, Mounts: s.Mounts,
+		Server: s.Server, Owner: s.Owner, Thread: s.Thread, Plugin: s.Plugin, Home: s.Home, Argv: s.Argv, Env: s.Env, Egress: rules,
+		Addresses: s.Addresses, Mounts: s.Mounts, Copy: s.Copy,
 	})
 	outcome := "ok"
 	if err != nil {

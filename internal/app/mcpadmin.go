@@ -16,6 +16,8 @@ type mcpAdmin struct {
 	*hub.Servers
 	*hub.Logins
 	access *access
+	// packages are the hosts that packages come from.
+	packages []string
 }
 
 // PutServer adds or replaces a server.
@@ -26,6 +28,15 @@ func (m mcpAdmin) PutServer(ctx context.Context, name string, config json.RawMes
 // DeleteServer removes a server.
 func (m mcpAdmin) DeleteServer(ctx context.Context, name string) error {
 	return m.recorded(ctx, "delete "+name, func() error { return m.Servers.DeleteServer(ctx, name) })
+}
+
+// InstallServer fetches the packages of a server.
+func (m mcpAdmin) InstallServer(ctx context.Context, c sandbox.Caller, name string) (tools int, err error) {
+	err = m.recorded(ctx, "install "+name, func() (err error) {
+		tools, err = m.Servers.InstallServer(ctx, c, name, m.packages)
+		return err
+	})
+	return tools, err
 }
 
 // FinishLogin ends a login at a server.

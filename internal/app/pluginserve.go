@@ -48,6 +48,9 @@ func (b *builder) openExtensions(f *foundation, folders *workspace.Folders) (*ex
 	if _, err := egress.ParseRules(b.cfg.Plugins.Egress); err != nil {
 		return nil, fmt.Errorf("plugins.egress: %w", err)
 	}
+	if _, err := egress.ParseRules(b.cfg.Plugins.PackageHosts); err != nil {
+		return nil, fmt.Errorf("plugins.package_hosts: %w", err)
+	}
 	x.plugins, err = plugins.Open(plugins.Options{
 		Dir: filepath.Join(f.data.path, "plugins"), Stage: f.data.ofSlot("stage"), Extensions: x.files, Audit: f.audit, Log: b.log,
 		RunCommands: b.cfg.Plugins.RunCommands, Trust: b.cfg.TrustInstalls, Addresses: x.from, Folders: b.cfg.Plugins.Folders,

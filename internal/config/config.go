@@ -193,7 +193,7 @@ func Default() Config {
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		Approvals:  Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
 		Workspaces: Workspaces{Mode: "sync", Delay: 5 * time.Second, UserEnvMiB: 64},
-		S3:         S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), Audit: defaultAudit(), StartTimeout: 60 * time.Second,
+		S3:         S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), Audit: defaultAudit(), Plugins: defaultPlugins(), StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, ToolDrift: "record", LogLevel: "info", DiskQuota: "auto",
 		Tracing: Tracing{SamplePercent: 100},
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{

@@ -3,6 +3,8 @@ package config
 import (
 	"net/netip"
 	"path/filepath"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/networks"
 )
 
 // Plugins says what plugins may do.
@@ -14,12 +16,18 @@ type Plugins struct {
 	Folders []string `yaml:"folders"`
 	// Egress are the hosts that MCP servers of plugins that are programs may reach from their sandboxes, such as registry.npmjs.org.
 	Egress []string `yaml:"egress"`
+	// PackageHosts are what an MCP server in a sandbox, of a plugin or not, may reach besides its own hosts while it is installed.
+	PackageHosts []string `yaml:"package_hosts"`
 	// RunCommands lets !`command` in the commands of plugins run, in the thread's sandbox, before the agent sees the text.
 	RunCommands bool `yaml:"run_commands"`
 }
 
+func defaultPlugins() Plugins {
+	return Plugins{PackageHosts: []string{"registry.npmjs.org", "pypi.org", "files.pythonhosted.org"}}
+}
+
 // Prefixes are Addresses, parsed. A single address is a network of one.
-func (p Plugins) Prefixes() ([]netip.Prefix, error) { return S3{Addresses: p.Addresses}.Prefixes() }
+func (p Plugins) Prefixes() ([]netip.Prefix, error) { return networks.Parse(p.Addresses) }
 
 func (p Plugins) check(bad func(key, format string, args ...any)) {
 	if _, err := p.Prefixes(); err != nil {

@@ -63,7 +63,7 @@ func TestPlugins(t *testing.T) {
 	}
 	var call struct{ Result any }
 	s.do("POST", "/api/threads/p/tools/call", map[string]any{"tool": "plugin_sales_own__where", "input": map[string]any{}}).into(t, &call)
-	if got := fmt.Sprint(call.Result); !strings.Contains(got, "/srv/plugin") || strings.Contains(got, "writable") {
+	if got := fmt.Sprint(call.Result); !strings.Contains(got, "/srv/home/plugin writable") {
 		t.Errorf("the tool says %s", got)
 	}
 	if out := cli("list"); !strings.Contains(out, "sales") {

@@ -99,11 +99,11 @@ type UserServers struct {
 	List []UserServer
 }
 
-// PluginRoot is where a stdio server of a plugin finds the plugin's folder, inside its own sandbox.
-// PluginData is its home folder there, which is kept.
+// Folders of a plugin's stdio server, in the server's own sandbox.
 const (
-	PluginRoot = "/srv/plugin"
-	PluginData = "/srv/home"
+	PluginFiles = "/srv/plugin"      // the plugin as it was installed, read-only
+	PluginRoot  = "/srv/home/plugin" // a copy of it, where the server may write, as on its author's machine
+	PluginData  = "/srv/home"        // the home folder, which is kept
 )
 
 // PluginInstall is a request to install a plugin.

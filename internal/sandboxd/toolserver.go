@@ -71,6 +71,12 @@ func RunToolServer(ctx context.Context, o ToolServerOptions) int {
 		o.Log.Error("no tool server to run", "error", err)
 		return exitNotStarted
 	}
+	if start.Copy != nil {
+		if err := keepCopy(start.Copy); err != nil {
+			fmt.Fprintf(stderr, "skerry: cannot copy the files of the plugin to %s: %v\n", start.Copy.To, err)
+			return exitNotStarted
+		}
+	}
 	path := start.Argv[0]
 	if found := process.LookPath(path, envValue(start.Env, "PATH")); found != "" {
 		path = found

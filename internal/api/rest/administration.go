@@ -36,6 +36,8 @@ type mcpServers interface {
 	PutServer(ctx context.Context, name string, config json.RawMessage) error
 	DeleteServer(ctx context.Context, name string) error
 	ReconnectServer(ctx context.Context, name string) error
+	// InstallServer fetches the packages of a server that runs in a sandbox, and returns how many tools it has.
+	InstallServer(ctx context.Context, c sandbox.Caller, name string) (tools int, err error)
 	ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error)
 	// ServerStates lists the enabled servers as the caller's own connections have them. It connects to none.
 	ServerStates(c sandbox.Caller) []sandbox.ToolServer

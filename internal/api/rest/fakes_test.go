@@ -339,6 +339,9 @@ func (w *world) DeleteServer(_ context.Context, name string) error {
 	delete(w.configs, name)
 	return w.err
 }
+func (w *world) InstallServer(_ context.Context, c sandbox.Caller, _ string) (int, error) {
+	return 3, w.see(c)
+}
 func (w *world) ReconnectServer(context.Context, string) error { return w.err }
 func (w *world) ServerTools(_ context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error) {
 	return []sandbox.Tool{{Server: name, Name: "read", Printed: name + "__read", Input: json.RawMessage(`{"type":"object"}`)}}, w.see(c)

@@ -525,6 +525,7 @@ POST /api/audit/verify verifyAudit admin,auditor
 POST /api/keys createKey admin
 POST /api/marketplaces addMarketplace admin
 POST /api/mcp/servers/{name}/drift/approve approveToolDrift developer,admin
+POST /api/mcp/servers/{name}/install installMCPServer developer,admin
 POST /api/mcp/servers/{name}/login beginMCPLogin developer,admin
 POST /api/mcp/servers/{name}/login/finish finishMCPLogin developer,admin
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer operator

@@ -62,7 +62,21 @@ func (s toolRoutes) add(api *route.API) {
 		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
 			return nil, s.servers.ReconnectServer(ctx, in.Name)
 		})
+	route.Register(api, route.On(http.MethodPost, "/api/mcp/servers/{name}/install", "installMCPServer", route.TagTools, route.Developers, "Fetch the packages of an MCP server that runs in a sandbox; it takes up to five minutes"), s.installMCPServer)
 	route.Register(api, route.On(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", route.TagAdmin, route.Operators, "All tools of an MCP server"), s.mcpServerTools)
+}
+
+// mcpInstalled is the answer to an installation.
+type mcpInstalled struct {
+	Tools int `json:"tools" doc:"How many tools the server has"`
+}
+
+func (s toolRoutes) installMCPServer(ctx context.Context, in *ServerIn) (*route.Body[mcpInstalled], error) {
+	tools, err := s.servers.InstallServer(ctx, exchange.CallerOf(ctx), in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return route.BodyOf(mcpInstalled{tools}), nil
 }
 
 func (s toolRoutes) toolServers(ctx context.Context, in *route.ThreadIn) (*route.Body[service.ServersAnswer], error) {

@@ -133,7 +133,7 @@ func serve(t *testing.T, rules []string, answer func(string) [4]byte, exempt ...
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Serve(ln, Options{Rules: r, Log: slog.New(slog.DiscardHandler), Refused: func(string) { b.refused.Add(1) }, resolver: nameserver(answer), exempt: exempt})
+	p := Serve(ln, Options{Rules: r, Log: slog.New(slog.DiscardHandler), Refused: func(string) { b.refused.Add(1) }, resolver: nameserver(answer), Addresses: exempt})
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -265,7 +265,7 @@ func TestCloseEndsTunnels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Serve(ln, Options{Rules: r, Log: slog.New(slog.DiscardHandler), resolver: nameserver(func(string) [4]byte { return [4]byte{127, 0, 0, 1} }), exempt: []netip.Prefix{local}})
+	p := Serve(ln, Options{Rules: r, Log: slog.New(slog.DiscardHandler), resolver: nameserver(func(string) [4]byte { return [4]byte{127, 0, 0, 1} }), Addresses: []netip.Prefix{local}})
 	b := &bed{T: t, socket: ln.Addr().String()}
 	line, conn := b.connect("echo.example:" + port)
 	if !strings.Contains(line, "200") {

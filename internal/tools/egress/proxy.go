@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"code.dny.dev/ssrf"
 	"golang.org/x/net/netutil"
 )
 
@@ -33,9 +32,10 @@ type Options struct {
 	// nil. It must not block.
 	Refused func(target string)
 
-	// resolver and exempt replace the network in tests.
-	resolver *net.Resolver
-	exempt   []netip.Prefix
+	// Addresses may be connected to besides the public internet.
+	Addresses []netip.Prefix
+
+	resolver *net.Resolver // replaces the network in tests
 }
 
 // Proxy serves one sandbox. Make one with Serve.
@@ -50,10 +50,8 @@ type Proxy struct {
 
 // Serve accepts connections on ln until Close, which closes ln too.
 func Serve(ln net.Listener, o Options) *Proxy {
-	guard := ssrf.New(ssrf.WithAnyPort(),
-		ssrf.WithAllowedV4Prefixes(o.exempt...),
-		ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("224.0.0.0/4")))
-	p := &Proxy{o: o, dialer: &net.Dialer{Timeout: dialWait, Control: guard.Safe, Resolver: o.resolver}}
+	p := &Proxy{o: o, dialer: PublicDialer(o.Addresses)}
+	p.dialer.Resolver = o.resolver
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.server = &http.Server{
 		Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: headerWait, IdleTimeout: headerWait, MaxHeaderBytes: 16 << 10,
@@ -96,7 +94,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	target := net.JoinHostPort(name, strconv.Itoa(int(port)))
 	up, err := p.dialer.DialContext(r.Context(), "tcp", target)
 	switch {
-	case errors.Is(err, ssrf.ErrProhibitedIP) || errors.Is(err, ssrf.ErrProhibitedNetwork):
+	case Refused(err):
 		p.refuse(w, target, "leads to an address that is not on the public internet")
 		return
 	case err != nil:

@@ -125,7 +125,7 @@ func Open(o Options) (*Hub, error) {
 	h.configs = &configurations{file: serverconfig.NewFile(path, files, o.Log), users: o.UserServers, pool: h.pool, changes: h.changes, log: o.Log}
 	h.Catalog = &Catalog{o: &o, configs: h.configs, pool: h.pool, changes: h.changes, views: map[serverconfig.Scope]*view{}}
 	h.Upstream = &Upstream{o: &o, catalog: h.Catalog, background: h.background, changes: h.changes}
-	h.Servers = &Servers{configs: h.configs, pool: h.pool, catalog: h.Catalog, vault: h.vault}
+	h.Servers = &Servers{configs: h.configs, pool: h.pool, catalog: h.Catalog, vault: h.vault, installs: make(places, maxInstalls)}
 	h.Logins = &Logins{configs: h.configs, pool: h.pool, dialer: d}
 	h.configs.file.Check(time.Now())
 	h.background.spawn(h.tick)

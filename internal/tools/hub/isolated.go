@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/networks"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
@@ -19,6 +20,14 @@ func (c *dial) isolated(t *serverconfig.Target) transport.IsolatedServer {
 		Server: c.key.server, Owner: sandbox.Owner{Tenant: c.key.scope.Tenant, User: c.key.scope.User}, Home: homeName(c.key.server, c.key.scope),
 		Thread: c.key.scope.Thread, Plugin: c.cfg.User != nil,
 		Argv: append([]string{t.Command}, t.Args...), Env: t.Env, Egress: c.cfg.Sandbox.Egress,
+	}
+	if u := c.cfg.User; u != nil {
+		s.Addresses = c.o.UserServers.Addresses
+		if u.Root != "" {
+			s.Copy = &sandbox.FolderCopy{From: sandbox.PluginFiles, To: sandbox.PluginRoot, Key: u.Key}
+		}
+	} else {
+		s.Addresses, _ = networks.Parse(c.cfg.Sandbox.Addresses) //nolint:errcheck // it was checked when it was read
 	}
 	for inside, host := range c.cfg.Sandbox.Mounts {
 		s.Mounts = append(s.Mounts, sandbox.Mount{Source: host, Target: inside, ReadOnly: true})

@@ -18,6 +18,8 @@ type Servers struct {
 	pool    *pool
 	catalog *Catalog
 	vault   *login.Vault
+	// installs has a token for each installation under way.
+	installs places
 }
 
 // ServerConfigs returns the configuration of every server as it is in the file. It masks the values of env

@@ -14,9 +14,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -96,9 +96,12 @@ type Spec struct {
 	Plugin bool          // it came with a plugin
 	Home   string        // name of its home folder: the same name is the same folder
 	Argv   []string
-	Env    []string // "NAME=value", beside HOME, PATH and the proxy
+	Env    []string // "NAME=value", beside HOME, PATH, the proxy and what the template sets
 	Egress egress.Rules
-	Mounts []sandbox.Mount // host folders, read-only inside
+	// Addresses are networks where the hosts of Egress may be, besides the public internet.
+	Addresses []netip.Prefix
+	Mounts    []sandbox.Mount     // host folders, read-only inside
+	Copy      *sandbox.FolderCopy // of a folder inside; nil: none
 }
 
 // Server is a running one.
@@ -171,7 +174,7 @@ func (s *Sandboxes) start(ctx context.Context, v *Server, spec Spec, home string
 		if err != nil {
 			return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 		}
-		v.proxy = egress.Serve(way, egress.Options{Rules: spec.Egress, Log: s.o.Log.With("server", spec.Server), Refused: func(target string) {
+		v.proxy = egress.Serve(way, egress.Options{Rules: spec.Egress, Addresses: spec.Addresses, Log: s.o.Log.With("server", spec.Server), Refused: func(target string) {
 			if s.o.Refused != nil {
 				s.o.Refused(spec.Server, spec.Owner, target)
 			}
@@ -181,7 +184,7 @@ func (s *Sandboxes) start(ctx context.Context, v *Server, spec Spec, home string
 		return err
 	}
 	if v.Stdio, err = accept(ctx, ln); err == nil {
-		if err = describe(ctx, v.Stdio, spec); err == nil {
+		if err = s.describe(ctx, v.Stdio, spec); err == nil {
 			v.Stderr, err = accept(ctx, ln)
 		}
 	}
@@ -219,14 +222,9 @@ func accept(ctx context.Context, ln *net.UnixListener) (*net.UnixConn, error) {
 }
 
 // describe says what to run: see sandbox.ToolServerStart.
-func describe(ctx context.Context, conn *net.UnixConn, spec Spec) error {
-	env := append([]string{"HOME=" + HomeDir, "LANG=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, spec.Env...)
-	if !spec.Egress.Empty() {
-		proxy := "http://127.0.0.1:" + strconv.Itoa(sandbox.EgressPort)
-		// Node reads the proxy since 22.21 and 24, when it is told to.
-		env = append(env, "HTTPS_PROXY="+proxy, "https_proxy="+proxy, "NO_PROXY=localhost,127.0.0.1,::1", "no_proxy=localhost,127.0.0.1,::1", "NODE_USE_ENV_PROXY=1")
-	}
-	text, err := json.Marshal(sandbox.ToolServerStart{Argv: spec.Argv, Env: env, Dir: HomeDir, Egress: !spec.Egress.Empty()})
+func (s *Sandboxes) describe(ctx context.Context, conn *net.UnixConn, spec Spec) error {
+	start := sandbox.ToolServerStart{Argv: spec.Argv, Env: environment(s.o.Template.Env, spec), Dir: HomeDir, Egress: !spec.Egress.Empty(), Copy: spec.Copy}
+	text, err := json.Marshal(start)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ type mcpFlags struct {
 func New(api *client.Client) *cobra.Command {
 	f := &mcpFlags{api: api}
 	cmd := &cobra.Command{
-		Use: "mcp", Short: "List and call tools of MCP servers, generate code that calls them, and log in there",
+		Use: "mcp", Short: "List and call tools of MCP servers, generate code that calls them, install them, and log in there",
 		Long: "Lists and calls tools of MCP servers, and generates code that calls them.\n\n" + whereHelp + "\n\n" + exitCodesHelp,
 		Example: "  skerry mcp list\n  skerry mcp call filesystem.read_text_file --interactive\n" +
 			"  skerry mcp generate --output code && python3 code/example.py",
@@ -66,7 +66,7 @@ func New(api *client.Client) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return exit.With(exit.Usage, "there is no command %q; there are: list, call, generate, login, logout and drift", args[0])
+			return exit.With(exit.Usage, "there is no command %q; there are: list, call, generate, login, logout, install and drift", args[0])
 		},
 	}
 	flags := cmd.PersistentFlags()
@@ -74,7 +74,7 @@ func New(api *client.Client) *cobra.Command {
 	flags.StringVar(&f.file, "config", "", "start the MCP servers of this file here, without a Skerry server")
 	flags.StringVar(&f.thread, "thread", "cli", "thread in whose name tools are listed and called at a Skerry server")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "for all of it, the answers of a person aside")
-	cmd.AddCommand(newMCPList(f), newMCPCall(f), newMCPGenerate(f), newMCPLogin(f), newMCPLogout(f), newMCPDrift(f))
+	cmd.AddCommand(newMCPList(f), newMCPCall(f), newMCPGenerate(f), newMCPLogin(f), newMCPLogout(f), newMCPInstall(f), newMCPDrift(f))
 	for _, sub := range cmd.Commands() {
 		sub.Args = exit.Arguments(sub.Args)
 		sub.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"path"
 	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/networks"
 )
 
 // Isolation is the value of "sandbox": true, or an object.
 type Isolation struct {
-	On     bool              `json:"-"`
-	Egress []string          `json:"egress"` // hosts; none when absent
-	Mounts map[string]string `json:"mounts"` // path inside, below /srv/ -> folder of the host, read-only
+	On        bool              `json:"-"`
+	Egress    []string          `json:"egress"`    // hosts; none when absent
+	Addresses []string          `json:"addresses"` // networks where these hosts may be, besides the public internet
+	Mounts    map[string]string `json:"mounts"`    // path inside, below /srv/ -> folder of the host, read-only
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -29,7 +32,7 @@ func (c *Isolation) UnmarshalJSON(text []byte) error {
 	d.DisallowUnknownFields() // a misspelt "egress" must not go unseen
 	var p plain
 	if err := d.Decode(&p); err != nil {
-		return InvalidField("sandbox", `want true, or an object with "egress" (a list of hosts) and "mounts" (path inside: folder); %s`, strings.TrimPrefix(err.Error(), "json: "))
+		return InvalidField("sandbox", `want true, or an object with "egress" (a list of hosts), "addresses" (a list of networks) and "mounts" (path inside: folder); %s`, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	*c = Isolation(p)
 	c.On = true
@@ -45,6 +48,9 @@ func (s *Server) checkIsolation() error {
 	}
 	if s.RunAs != nil {
 		return InvalidField("run_as", "has no meaning with sandbox: there it gets a uid of its own")
+	}
+	if _, err := networks.Parse(s.Sandbox.Addresses); err != nil {
+		return InvalidField("sandbox.addresses", "%s; write networks such as 10.1.0.0/16", err)
 	}
 	if len(s.Sandbox.Mounts) > maxIsolatedMounts {
 		return InvalidField("sandbox.mounts", "%d, at most %d", len(s.Sandbox.Mounts), maxIsolatedMounts)

@@ -55,7 +55,7 @@ func ParseUserServer(u *sandbox.UserServer, egress []string) *Server {
 	if s.Type == TransportStdio || s.Type == "" && s.Command != "" {
 		s.Sandbox = Isolation{On: true, Egress: egress}
 		if u.Root != "" {
-			s.Sandbox.Mounts = map[string]string{sandbox.PluginRoot: u.Root}
+			s.Sandbox.Mounts = map[string]string{sandbox.PluginFiles: u.Root}
 		}
 	}
 	if s.Err = s.check(); s.Err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -29,7 +30,10 @@ type IsolatedServer struct {
 	Argv   []string
 	Env    []string // "NAME=value"
 	Egress []string // hosts that it may reach: see package egress
-	Mounts []sandbox.Mount
+	// Addresses are networks where these hosts may be, besides the public internet.
+	Addresses []netip.Prefix
+	Mounts    []sandbox.Mount
+	Copy      *sandbox.FolderCopy // of a folder that it may write into; nil: none
 }
 
 // IsolatedProcess is a running server. Stdin ends with Stdin.Close, everything with Stop, which returns
