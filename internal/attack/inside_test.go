@@ -108,7 +108,7 @@ func (s *server) claim(t *testing.T, threads ...string) {
 // attempt makes one attack in the attacker's sandbox.
 func (s *server) attempt(t *testing.T, name string, facts wire.Facts) wire.Outcome {
 	t.Helper()
-	r := s.run(attacker, map[string]any{"argv": append([]string{probePath, "run", name}, facts.Args()...), "timeout_s": 60})
+	r := s.run(attacker, map[string]any{"argv": append([]string{probePath, "run", name}, facts.Args()...), "timeout_s": 170})
 	return readOutcome(t, r.Stdout, fmt.Sprintf("%s, stderr %s", r.Status, r.Stderr))
 }
 
@@ -164,9 +164,9 @@ func (s *server) victims() wire.Facts {
 	s.t.Helper()
 	mark := "neighbour-" + filepath.Base(s.data)
 	file := filepath.Join("/mnt/user-data/workspace", "victim.json")
-	s.run(attacker, map[string]any{"argv": []string{probePath, "sibling"}, "background": true, "timeout_s": 600})
+	s.run(attacker, map[string]any{"argv": []string{probePath, "sibling"}, "background": true, "timeout_s": 3600})
 	n := s.of(neighbour)
-	n.run(neighbour, map[string]any{"argv": []string{probePath, "victim", mark, file, imageFile, skillFile}, "background": true, "timeout_s": 600})
+	n.run(neighbour, map[string]any{"argv": []string{probePath, "victim", mark, file, imageFile, skillFile}, "background": true, "timeout_s": 3600})
 	folder := s.folder(neighbour)
 	n.ok(neighbour, "for i in $(seq 600); do [ -e "+file+" ] && exit; sleep 0.1; done; exit 1") // from a pod files come when an exec ends
 	facts := waitFor(s.t, filepath.Join(folder, "workspace/victim.json"))
