@@ -37,6 +37,8 @@ type Attack struct {
 	Pod map[string]string
 	// Guards is what holds the attack off, and what its control takes away: any one of them is enough.
 	Guards []string
+	// OnV1 lists those of Guards that hold the attack off only where there is cgroup v1.
+	OnV1 []string
 	// Absent lists the errors by which a kernel says, in the control, that it lacks what the attack uses.
 	Absent []string
 }

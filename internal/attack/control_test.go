@@ -53,7 +53,7 @@ func TestControls(t *testing.T) {
 			empty, err := filepath.Glob(pattern)
 			must(t, err)
 			for _, dir := range empty {
-				must(t, os.Remove(dir))
+				must(t, removeCgroup(dir))
 			}
 		}
 	})
@@ -76,12 +76,34 @@ func TestControls(t *testing.T) {
 			for i, g := range a.Guards {
 				out, err := without(t, a, slices.Delete(slices.Clone(a.Guards), i, i+1), facts)
 				must(t, err)
-				if out.Refused == "" {
+				if out.Refused == "" && (cgroupV1() || !contains(a.OnV1, g)) {
 					strict(t)("it succeeds also with the guard %q: that one holds nothing off: %s", g, out.Evidence)
 				}
 			}
 		})
 	}
+}
+
+// cgroupV1 reports whether the kernel of this machine has hierarchies of cgroup v1.
+func cgroupV1() bool {
+	var fs unix.Statfs_t
+	return unix.Statfs("/sys/fs/cgroup", &fs) == nil && fs.Type != unix.CGROUP2_SUPER_MAGIC
+}
+
+// removeCgroup removes a cgroup with those below it. Those of processes that have just ended stay busy for a moment.
+func removeCgroup(dir string) error {
+	var err error
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		below, e := filepath.Glob(filepath.Join(dir, "*/cgroup.procs"))
+		err = e
+		for _, procs := range below {
+			err = errors.Join(err, removeCgroup(filepath.Dir(procs)))
+		}
+		if err = errors.Join(err, os.Remove(dir)); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // strict complains in CI. Elsewhere a kernel may leave to everybody what the table thinks it guards, such as its log.

@@ -22,6 +22,7 @@ func insideKernel() []Attack {
 		{
 			Name: "perf-event", Class: "programs in the kernel", What: "counts what all processes of the host do (perf_event_open)",
 			Refused: []string{"EPERM"}, Guards: []string{guardSeccomp, capability("PERFMON")},
+			Absent: []string{"EACCES"}, // kernel.perf_event_paranoid=3 of Debian
 		},
 		{
 			Name: "userfaultfd", Class: "kernel that agents do not need", What: "holds page faults up (userfaultfd), as exploits of races do",

@@ -30,10 +30,12 @@ func insideMounts() []Attack {
 		{
 			Name: "release-agent", Class: "cgroups", What: "mounts a hierarchy of cgroups and writes `release_agent`, which the host would run",
 			Refused: []string{"EPERM"}, Guards: []string{guardSeccomp, capability("SYS_ADMIN"), guardCgroupNS, guardNotRoot},
+			OnV1: []string{guardCgroupNS, guardNotRoot}, // cgroup v2 has no release_agent, and is mounted all the same
 		},
 		{
 			Name: "cgroup-limit", Class: "cgroups", What: "lifts its own limits",
 			Refused: []string{"EROFS", "EACCES"}, Guards: []string{guardROMounts, guardNotRoot},
+			Absent: []string{"EPERM"}, // cgroup v2 with nsdelegate: not from within the namespace
 		},
 		{
 			Name: "cgroup-child", Class: "cgroups", What: "makes a cgroup of its own, in which counts begin anew",
