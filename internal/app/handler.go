@@ -1,11 +1,15 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/api/deerflow"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b"
@@ -94,11 +98,15 @@ func (b *builder) handler(
 		store: f.store, driver: m.driver, install: f.data.install, disk: m.disk, hub: t.hub, audit: f.audit, tls: tls, orch: s.orch, log: b.log,
 	}
 	o := rest.Options{
-		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
-			if sk.Broken || sk.Digest == "" {
-				return sandbox.Runnable{Template: sandbox.RunnableUnknown, Missing: []string{}, Unsure: []string{"the skill does not load"}}
+		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill, template string) (sandbox.Runnable, error) {
+			template = cmp.Or(template, b.cfg.DefaultTemplate)
+			if _, ok := m.templates[template]; !ok {
+				return sandbox.Runnable{}, sandbox.Errorf(sandbox.NotFound, "there is no template %.80q; there are: %s", template, strings.Join(slices.Sorted(maps.Keys(m.templates)), ", "))
 			}
-			return prober.Of(ctx, b.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return s.orch.Probes.OpenSkill(c, sk.Name) })
+			if sk.Broken || sk.Digest == "" {
+				return sandbox.Runnable{Template: sandbox.RunnableUnknown, Missing: []string{}, Unsure: []string{"the skill does not load"}}, nil
+			}
+			return prober.Of(ctx, template, sk.Digest, func() (*os.Root, error) { return s.orch.Probes.OpenSkill(c, sk.Name) }), nil
 		},
 		Service: use,
 		Administration: rest.Administration{

@@ -46,7 +46,7 @@ type Options struct {
 	Administration
 	Clients
 	// Runnable says whether a skill can run here; nil: unknown.
-	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable
+	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill, template string) (sandbox.Runnable, error)
 	// Placement says which server answers a request about a thread; nil: there is only this one.
 	Placement forward.Placement
 	// RemoteFiles: sandboxes have copies of their threads' files, which only the server that holds the

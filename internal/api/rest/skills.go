@@ -18,7 +18,7 @@ import (
 // skillRoutes are the routes of skills.
 type skillRoutes struct {
 	skills   service.Skills
-	runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable // nil: unknown
+	runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill, template string) (sandbox.Runnable, error) // nil: unknown
 }
 
 // maxSkillText bounds the SKILL.md that a caller sends.
@@ -48,6 +48,11 @@ type SkillIn struct {
 	Name string `path:"name" minLength:"1" maxLength:"256" doc:"Name of the skill; one of a plugin also as plugin:name"`
 }
 
+// ForTemplate is the part of an input that says for which template skills are looked at.
+type ForTemplate struct {
+	Template string `query:"template" maxLength:"64" doc:"For which template runnable is told; that of a thread which asks for none when absent"`
+}
+
 // switchBody is the body of PUT /api/skills/{name}.
 type switchBody struct {
 	Enabled bool   `json:"enabled"`
@@ -73,7 +78,7 @@ func (s skillRoutes) add(api *route.API) {
 		})
 }
 
-func (s skillRoutes) listSkills(ctx context.Context, _ *struct{}) (*route.Body[skillsAnswer], error) {
+func (s skillRoutes) listSkills(ctx context.Context, in *ForTemplate) (*route.Body[skillsAnswer], error) {
 	c := exchange.CallerOf(ctx)
 	list, err := s.skills.UserSkills(ctx, c)
 	if err != nil {
@@ -81,18 +86,25 @@ func (s skillRoutes) listSkills(ctx context.Context, _ *struct{}) (*route.Body[s
 	}
 	out := skillsAnswer{Skills: make([]skillView, 0, len(list))}
 	for _, sk := range list {
-		out.Skills = append(out.Skills, s.showSkill(ctx, c, sk))
+		v, err := s.showSkill(ctx, c, sk, in.Template)
+		if err != nil {
+			return nil, err
+		}
+		out.Skills = append(out.Skills, v)
 	}
 	return route.BodyOf(out), nil
 }
 
-func (s skillRoutes) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) skillView {
+func (s skillRoutes) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox.Skill, template string) (skillView, error) {
 	v := skillView{
 		Name: sk.Name, Description: sk.Description, License: sk.License, Category: sk.Category, Enabled: sk.Enabled, Location: sk.Location,
 		Digest: sk.Digest, Trusted: sk.Trusted, Findings: sk.Findings, Runnable: sandbox.Runnable{Template: sandbox.RunnableUnknown},
 	}
 	if s.runnable != nil {
-		v.Runnable = s.runnable(ctx, c, sk)
+		var err error
+		if v.Runnable, err = s.runnable(ctx, c, sk, template); err != nil {
+			return v, err
+		}
 	}
 	if v.Findings == nil {
 		v.Findings = []sandbox.Finding{}
@@ -100,15 +112,28 @@ func (s skillRoutes) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox
 	if v.Runnable.Missing == nil {
 		v.Runnable.Missing = []string{}
 	}
-	return v
+	return v, nil
 }
 
-func (s skillRoutes) getSkill(ctx context.Context, in *SkillIn) (*route.Body[skillView], error) {
+// answerSkill is the answer that has one skill.
+func (s skillRoutes) answerSkill(ctx context.Context, sk sandbox.Skill, template string) (*route.Body[skillView], error) {
+	v, err := s.showSkill(ctx, exchange.CallerOf(ctx), sk, template)
+	if err != nil {
+		return nil, err
+	}
+	return route.BodyOf(v), nil
+}
+
+func (s skillRoutes) getSkill(ctx context.Context, in *struct {
+	SkillIn
+	ForTemplate
+},
+) (*route.Body[skillView], error) {
 	sk, err := s.skills.UserSkill(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return route.BodyOf(s.showSkill(ctx, exchange.CallerOf(ctx), sk)), nil
+	return s.answerSkill(ctx, sk, in.Template)
 }
 
 func (s skillRoutes) switchSkill(ctx context.Context, in *struct {
@@ -120,7 +145,7 @@ func (s skillRoutes) switchSkill(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return route.BodyOf(s.showSkill(ctx, exchange.CallerOf(ctx), sk)), nil
+	return s.answerSkill(ctx, sk, "")
 }
 
 // skillText answers with text that another user may have written: never as a page of this server.
@@ -153,5 +178,5 @@ func (s skillRoutes) putSkillText(ctx context.Context, in *SkillIn) (*route.Body
 	if err != nil {
 		return nil, err
 	}
-	return route.BodyOf(s.showSkill(ctx, exchange.CallerOf(ctx), sk)), nil
+	return s.answerSkill(ctx, sk, "")
 }

@@ -49,11 +49,20 @@ func TestSkills(t *testing.T) {
 		t.Errorf("%q", w.changes)
 	}
 	h = handler(t, w, func(o *Options) {
-		o.Runnable = func(_ context.Context, _ sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
-			return sandbox.Runnable{Template: sandbox.RunnableNo, Missing: []string{"what " + sk.Name + " wants"}}
+		o.Runnable = func(_ context.Context, _ sandbox.Caller, sk sandbox.Skill, template string) (sandbox.Runnable, error) {
+			if template == "moon" {
+				return sandbox.Runnable{}, sandbox.Errorf(sandbox.NotFound, "there is no template")
+			}
+			return sandbox.Runnable{Template: sandbox.RunnableNo, Missing: []string{"what " + sk.Name + " wants" + template}}, nil
 		}
 	})
 	if rec := send(h, "GET", "/api/skills/pdf", ""); !strings.Contains(rec.Body.String(), `"runnable":{"template":"no","missing":["what pdf wants"]}`) {
 		t.Errorf("%s", rec.Body)
+	}
+	for _, path := range []string{"/api/skills", "/api/skills/pdf"} {
+		if rec := send(h, "GET", path+"?template=+here", ""); !strings.Contains(rec.Body.String(), "wants here") {
+			t.Errorf("%s: %s", path, rec.Body)
+		}
+		wantProblem(t, send(h, "GET", path+"?template=moon", ""), 404, "not_found")
 	}
 }

@@ -37,12 +37,13 @@ func base(t testing.TB) Profile { return probeOf(t, "base") }
 func TestTemplatesDiffer(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]map[string]string{
-		"Run `pandoc in.docx -o out.pdf`.":                                           {"base": "no", "data": "no", "office": "yes"},
-		"```python\nimport sklearn, seaborn\n```\nand `pip install scikit-learn`":    {"base": "no", "data": "yes", "office": "no"},
-		"```python\nimport pandas\n```":                                              {"base": "no", "data": "yes", "office": "yes"},
-		"```js\nimport { Document } from 'docx'\n```":                                {"base": "no", "data": "no", "office": "yes"},
-		"`soffice --headless x.docx`, then `pdftoppm x.pdf x` and `tesseract x.png`": {"base": "no", "data": "no", "office": "yes"},
-		"```python\nimport json\n```":                                                {"base": "yes", "data": "yes", "office": "yes"},
+		"Run `pandoc in.docx -o out.pdf`.":                                                           {"base": "no", "data": "no", "office": "yes"},
+		"```python\nimport sklearn, seaborn\n```\nand `pip install scikit-learn`":                    {"base": "no", "data": "yes", "office": "no"},
+		"```python\nimport pandas\n```":                                                              {"base": "no", "data": "yes", "office": "yes"},
+		"```js\nimport { Document } from 'docx'\n```":                                                {"base": "no", "data": "no", "office": "yes"},
+		"`soffice --headless x.docx`, then `pdftoppm x.pdf x` and `tesseract x.png`":                 {"base": "no", "data": "no", "office": "yes"},
+		"```python\nfrom playwright.sync_api import sync_playwright\n```\nand `npx playwright test`": {"base": "no", "office": "no", "browser": "yes"},
+		"```python\nimport json\n```":                                                                {"base": "yes", "data": "yes", "office": "yes"},
 	} {
 		needs, err := Read(skillOf(md(text)))
 		if err != nil {

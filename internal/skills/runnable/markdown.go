@@ -11,7 +11,11 @@ var (
 	bashRight = regexp.MustCompile(`\bBash\(([A-Za-z0-9_.+-]+)`)
 	word      = regexp.MustCompile(`[A-Za-z0-9][A-Za-z0-9_.+-]*`)
 	// writesFile finds that a document in a binary format is to be made; reading one is another matter.
-	writesFile    = regexp.MustCompile(`(?i)\b(?:sav|export|generat|creat|produc|writ|build|output|render|deliver|packag)\w*\b.{0,80}\b(docx|xlsx|pptx|pdf)\b`)
+	writesFile = regexp.MustCompile(`(?i)\b(?:sav|export|generat|creat|produc|writ|build|output|render|deliver|packag)\w*\b.{0,80}\b(docx|xlsx|pptx|pdf)\b`)
+	// suggests finds a line about what could be.
+	suggests = regexp.MustCompile(`(?i)\bexamples?\b|\be\.g\.|\b(?:would|could)\b|\bsuch as\b|\bfor instance\b`)
+	examples = regexp.MustCompile(`(?:^|/)examples?/`)
+
 	drawsInPython = regexp.MustCompile(`(?i)\bpython\s+(?:visuali[sz]ation|chart|plot|graph|notebook)s?\b`)
 	goesOnNet     = regexp.MustCompile(`(?i)\b(?:internet|network) (?:access|connection)|access to the (?:internet|network)\b`)
 )
@@ -112,9 +116,6 @@ func (p place) named(name string) {
 	if actual := programOf[name]; actual != "" {
 		name = actual
 	}
-	if name == "python" {
-		name = "python3"
-	}
 	if !builtins[name] {
 		p.need(Command, name)
 	}
@@ -157,7 +158,7 @@ func (p markdownReader) block(language string, lines []string) {
 	case "bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession", "ksh":
 		shellReader(p).shell(commandLines(withoutOthers(lines), false))
 	case "python", "py", "python3", "pycon", "ipython":
-		pythonReader(p).python(strings.Join(lines, "\n"))
+		pythonReader{place: p.place}.python(strings.Join(lines, "\n"))
 	case "javascript", "js", "mjs", "typescript", "ts", "jsx", "tsx", "node":
 		p.javascript(strings.Join(lines, "\n"))
 	case "", "text", "txt", "plaintext":
@@ -201,8 +202,11 @@ func commandLines(lines []string, unsure bool) string {
 
 // prose reads a line of text: code in it, and the names of programs and packages.
 func (p markdownReader) prose(line string) {
+	if examples.MatchString(p.file) {
+		return // of what others wrote, or of what an agent is to write
+	}
 	for _, m := range codeSpan.FindAllStringSubmatch(line, 50) {
-		p.inline(strings.TrimSpace(m[1]))
+		p.inline(strings.TrimSpace(m[1]), suggests.MatchString(line))
 	}
 	for _, w := range word.FindAllString(codeSpan.ReplaceAllString(line, " "), 500) {
 		w = strings.TrimRight(w, ".")
@@ -222,8 +226,8 @@ func (p markdownReader) prose(line string) {
 }
 
 // inline reads code within the text. A single word counts only when it is the name of a known program or
-// package, a line only when it begins with one.
-func (p markdownReader) inline(code string) {
+// package, a line only when it begins with one. In a line that suggests something, a file need not be there.
+func (p markdownReader) inline(code string, suggested bool) {
 	code = strings.TrimPrefix(code, "$ ")
 	first, rest, several := strings.Cut(code, " ")
 	switch {
@@ -237,10 +241,10 @@ func (p markdownReader) inline(code string) {
 		p.need(Python, strings.ToLower(first))
 	case strings.HasPrefix(code, "import ") || strings.HasPrefix(code, "from ") && strings.Contains(code, " import "):
 		if !strings.ContainsAny(code, `'"{`) {
-			pythonReader(p).python(code)
+			pythonReader{place: p.place}.python(code)
 		}
 	default:
-		if rel, ok := ownPath(code); ok {
+		if rel, ok := ownPath(code); ok && !suggested {
 			shellReader(p).ownFile(rel)
 		}
 	}

@@ -2,6 +2,7 @@ package runnable
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -142,7 +143,11 @@ func (p place) at(line int) place {
 func (f *finder) found() Needs {
 	var n Needs
 	for _, need := range f.needs {
-		if need.Kind == Mention && f.needed(need.Name) {
+		unused := f.unused(need)
+		if unused {
+			need.Kind, need.Range = Mention, ""
+		}
+		if need.Kind == Mention && !unused && f.needed(need.Name) {
 			continue
 		}
 		n.List = append(n.List, need)
@@ -161,6 +166,29 @@ func (f *finder) found() Needs {
 		return strings.Compare(a.Why, b.Why)
 	})
 	return n
+}
+
+// unused reports whether requirements.txt names a package that no program of the skill imports, though there are some
+// in Python. Such lists are often longer than what runs.
+func (f *finder) unused(n Need) bool {
+	if n.Kind != Python || !isRequirements(path.Base(n.File)) || !f.hasPython() {
+		return false
+	}
+	for _, other := range f.needs {
+		if other.Kind == Module && distributionOf(other.Name) == normalized(n.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *finder) hasPython() bool {
+	for name := range f.local {
+		if strings.HasSuffix(name, ".py") {
+			return true
+		}
+	}
+	return false
 }
 
 // needed reports whether what a text mentions is a need anyway.

@@ -51,7 +51,10 @@ var (
 var httpModules = map[string]bool{"requests": true, "httpx": true, "aiohttp": true, "urllib.request": true, "http.client": true, "urllib3": true, "websockets": true, "anthropic": true, "openai": true, "boto3": true}
 
 // pythonReader finds what Python programs import and start.
-type pythonReader struct{ place }
+type pythonReader struct {
+	place
+	lists map[string]bool // the variables that hold the command line of a program that is started
+}
 
 // python reads a Python program: its imports, the programs that it starts, and whether it goes out.
 func (p pythonReader) python(text string) {
@@ -59,11 +62,13 @@ func (p pythonReader) python(text string) {
 	lines := strings.Split(plainPython(text), "\n")
 	online := false
 	within, asks := branchesOf(lines)
+	fallback := fallbacksOf(lines)
+	p.lists = listsOf(lines)
 	for i, code := range lines {
-		if within[i] != nil && within[i].skipped {
+		if within[i] != nil && within[i].skipped || fallback[i] {
 			continue
 		}
-		at := pythonReader{p.in(within[i]).at(max(p.line, 1) + i)}
+		at := pythonReader{p.in(within[i]).at(max(p.line, 1) + i), p.lists}
 		if b := within[i]; b != nil && b.unless != "" {
 			at.without(b.unless, code)
 		}
@@ -81,7 +86,9 @@ func (p pythonReader) python(text string) {
 				at.pythonImport(m[1])
 			}
 		}
-		at.pythonRuns(code, asks[i])
+		if !mayFail(lines, i) {
+			at.pythonRuns(statement(lines, i), asks[i])
+		}
 		if p.text {
 			for _, m := range shortUse.FindAllStringSubmatch(code, 20) {
 				at.need(Module, shortNames[m[1]])
@@ -141,14 +148,18 @@ func (p pythonReader) pythonRuns(code string, asks bool) {
 		known = true
 		p.program(m[1])
 	}
+	if m := listOf.FindStringSubmatch(code); m != nil && p.lists[m[1]] {
+		known = true
+		p.program(m[2])
+	}
 	for _, m := range runsText.FindAllStringSubmatch(code, -1) {
 		known = true
-		shellReader(p).shellWords(m[1])
+		shellReader{p.place}.shellWords(m[1])
 	}
 	switch m := eitherWhich.FindStringSubmatch(code); {
 	case asks:
 	case m != nil:
-		pythonReader{p.where(false, m[2])}.need(Command, m[1])
+		p.where(false, m[2]).need(Command, m[1])
 	default:
 		for _, m := range asksWhich.FindAllStringSubmatch(code, -1) {
 			p.need(Command, m[1])
@@ -158,19 +169,16 @@ func (p pythonReader) pythonRuns(code string, asks bool) {
 		return
 	}
 	for _, m := range runsOther.FindAllStringSubmatch(code, -1) {
-		if !listNames[m[1]] { // a list of that name is found where it is made
+		if !p.lists[m[1]] { // a list of that name is found where it is made
 			p.doubt("starts a program whose name is made at run time")
 		}
 	}
 }
 
-// listNames are the names under which runsList finds a command line.
-var listNames = map[string]bool{"cmd": true, "command": true, "args": true, "argv": true}
-
 // program needs a program that a script starts by name or path.
 func (p pythonReader) program(name string) {
 	base := path.Base(name)
-	if strings.HasPrefix(base, "python") || base == "sys.executable" {
+	if base == "sys.executable" {
 		base = "python3"
 	}
 	if strings.Contains(name, "/") && p.local[strings.TrimPrefix(name, "./")] {

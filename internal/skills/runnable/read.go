@@ -179,7 +179,7 @@ func kindOf(name string, head []byte, executable bool) func(place, string) {
 		return place.packageJSON
 	case base == "pyproject.toml":
 		return place.pyproject
-	case strings.HasPrefix(base, "requirements") && ext == ".txt":
+	case isRequirements(base):
 		return place.requirements
 	case ext == ".py", ext == ".js", ext == ".mjs", ext == ".cjs", ext == ".ts", ext == ".sh", ext == ".bash":
 		return place.script
@@ -195,6 +195,10 @@ func kindOf(name string, head []byte, executable bool) func(place, string) {
 		}
 	}
 	return nil
+}
+
+func isRequirements(base string) bool {
+	return strings.HasPrefix(base, "requirements") && strings.HasSuffix(base, ".txt")
 }
 
 // forPeople are documents that are not for agents.
@@ -218,7 +222,7 @@ func (p place) script(text string) {
 	}
 	switch {
 	case ext == ".py" || strings.HasPrefix(runs, "python") || runs == "uv":
-		pythonReader{p}.python(text)
+		pythonReader{place: p}.python(text)
 	case ext == ".sh" || ext == ".bash" || runs == "sh" || runs == "bash" || runs == "dash" || runs == "zsh" || runs == "ksh":
 		shellReader{p}.shell(text)
 	case ext == ".js" || ext == ".mjs" || ext == ".cjs" || ext == ".ts" || runs == "node" || runs == "bun" || runs == "deno":

@@ -157,7 +157,7 @@ func (p shellReader) hereDocument(s *syntax.Stmt) {
 		}
 		switch program := path.Base(literal(call.Args[0])); {
 		case strings.HasPrefix(program, "python"):
-			pythonReader(p).python(literal(r.Hdoc))
+			pythonReader{place: p.place}.python(literal(r.Hdoc))
 		case program == "node" || program == "bun":
 			p.javascript(literal(r.Hdoc))
 		}
@@ -219,11 +219,6 @@ func (p shellReader) command(words []string) {
 	}
 	if install, ok := installers[name]; ok && install(p.place, words[1:]) {
 		return
-	}
-	if p.text { // an agent knows that it is python3
-		if name == "python" || name == "python2" {
-			name = "python3"
-		}
 	}
 	p.need(Command, name)
 	p.scriptArguments(words[1:])
@@ -303,7 +298,7 @@ func (p shellReader) pythonArguments(words []string) {
 			continue
 		}
 		if w == "-c" {
-			pythonReader(p).python(words[i+1])
+			pythonReader{place: p.place}.python(words[i+1])
 			return
 		}
 		switch module := words[i+1]; module {
@@ -313,7 +308,7 @@ func (p shellReader) pythonArguments(words []string) {
 			p.need(Module, "ensurepip") // without it, venv makes none with pip
 		default:
 			if !strings.HasPrefix(module, "scripts") {
-				pythonReader(p).pythonImport(module)
+				pythonReader{place: p.place}.pythonImport(module)
 			}
 		}
 		return

@@ -199,7 +199,7 @@ func (f *installFlags) listed(ctx context.Context, cmd *cobra.Command) ([]instal
 
 // digests returns the digests of the caller's own skills.
 func (f *installFlags) digests(cmd *cobra.Command) (map[string]string, error) {
-	all, err := listSkills(f.api, cmd)
+	all, err := listSkills(f.api, cmd, "")
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"text/tabwriter"
 
@@ -66,14 +67,16 @@ func skillFailed(err error) error {
 }
 
 func newSkillsList(api *client.Client) *cobra.Command {
-	return &cobra.Command{
+	var template string
+	cmd := &cobra.Command{
 		Use: "list", Short: "List the skills of a server",
 		Long: "Lists the skills that you have on a server: the public ones, your own, and those of plugins.\n" +
-			"A skill that does not load is listed, too, with what is wrong.",
-		Example: "  skerry skills list\n  skerry skills list --json | jq -r '.[] | select(.enabled) | .name'",
+			"A skill that does not load is listed, too, with what is wrong. RUNS says whether what a skill needs is in the\n" +
+			"sandboxes of a template; --json names what is missing.",
+		Example: "  skerry skills list\n  skerry skills list --template office\n  skerry skills list --json | jq -r '.[] | select(.enabled) | .name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			skills, err := listSkills(api, cmd)
+			skills, err := listSkills(api, cmd, template)
 			if err != nil {
 				return skillFailed(err)
 			}
@@ -83,14 +86,20 @@ func newSkillsList(api *client.Client) *cobra.Command {
 			return showSkills(cmd.OutOrStdout(), skills)
 		},
 	}
+	cmd.Flags().StringVar(&template, "template", "", "for which template RUNS is told (default: that of threads which ask for none)")
+	return cmd
 }
 
 // listSkills asks for all skills, each as the server tells it.
-func listSkills(api *client.Client, cmd *cobra.Command) ([]map[string]any, error) {
+func listSkills(api *client.Client, cmd *cobra.Command, template string) ([]map[string]any, error) {
 	var list struct {
 		Skills []map[string]any `json:"skills"`
 	}
-	err := api.Call(cmd.Context(), http.MethodGet, "/api/skills", nil, &list)
+	path := "/api/skills"
+	if template != "" {
+		path += "?template=" + url.QueryEscape(template)
+	}
+	err := api.Call(cmd.Context(), http.MethodGet, path, nil, &list)
 	if list.Skills == nil {
 		list.Skills = []map[string]any{}
 	}
@@ -103,9 +112,10 @@ func showSkills(w io.Writer, skills []map[string]any) error {
 		return err
 	}
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "NAME\tCATEGORY\tENABLED\tNOTES\tDESCRIPTION")
+	fmt.Fprintln(tw, "NAME\tCATEGORY\tENABLED\tRUNS\tNOTES\tDESCRIPTION")
 	for _, s := range skills {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", output.Cell(s, "name"), output.Cell(s, "category"), output.Cell(s, "enabled"), notes(s), output.Cell(s, "description"))
+		runs, _ := s["runnable"].(map[string]any)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", output.Cell(s, "name"), output.Cell(s, "category"), output.Cell(s, "enabled"), output.Cell(runs, "template"), notes(s), output.Cell(s, "description"))
 	}
 	return tw.Flush()
 }
