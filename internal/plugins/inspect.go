@@ -43,7 +43,7 @@ func Inspect(dir string) (*Report, error) {
 	defer root.Close() //nolint:errcheck // it was read
 	l := &loader{root: root, p: &Plugin{}}
 	r := &Report{}
-	entries := map[string]*Entry{}
+	seen := map[string]bool{}
 	if l.isFile(marketplaceFile) {
 		text, err := l.read(marketplaceFile, MaxMarketplace)
 		if err != nil {
@@ -53,20 +53,22 @@ func Inspect(dir string) (*Report, error) {
 			return nil, err
 		}
 		for i, e := range r.Marketplace.Entries {
-			if e.Source.Kind == SourcePath && e.Problem == "" {
-				entries[e.Source.Path] = &r.Marketplace.Entries[i]
+			if e.Source.Kind == SourcePath && e.Problem == "" && len(r.Plugins) < maxInspected {
+				seen[e.Source.Path] = true
+				r.inspect(root, e.Source.Path, e.Name, &r.Marketplace.Entries[i])
 			}
 		}
 	}
-	if l.isPlugin(".") {
-		r.inspect(root, ".", path.Base(strings.TrimSuffix(dir, "/")), entries["."])
+	if !seen["."] && l.isPlugin(".") {
+		r.inspect(root, ".", path.Base(strings.TrimSuffix(dir, "/")), nil)
 		return r, nil
 	}
 	for _, e := range l.entries(".") {
-		if e.Name()[0] != '.' && len(r.Plugins) < maxInspected && l.isDir(e.Name()) && l.isPlugin(e.Name()) {
-			r.inspect(root, e.Name(), e.Name(), entries[e.Name()])
+		if e.Name()[0] != '.' && !seen[e.Name()] && len(r.Plugins) < maxInspected && l.isDir(e.Name()) && l.isPlugin(e.Name()) {
+			r.inspect(root, e.Name(), e.Name(), nil)
 		}
 	}
+	slices.SortFunc(r.Plugins, func(a, b Inspected) int { return strings.Compare(a.Folder, b.Folder) })
 	if len(r.Plugins) == 0 && r.Marketplace == nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "there is no plugin in this folder, nor in the folders within it")
 	}
@@ -86,7 +88,9 @@ func (l *loader) isPlugin(dir string) bool {
 func (r *Report) inspect(root *os.Root, folder, name string, e *Entry) {
 	sub, err := root.OpenRoot(folder)
 	if err != nil {
-		return // it was a folder a moment ago
+		missing := sandbox.Finding{Rule: "not-loaded", Severity: sandbox.SeverityError, File: marketplaceFile, Message: "there is no folder " + folder}
+		r.Plugins = append(r.Plugins, Inspected{Folder: folder, Plugin: &Plugin{Name: name, Findings: []sandbox.Finding{missing}}, Broken: true})
+		return
 	}
 	defer sub.Close() //nolint:errcheck // it was read
 	p, err := Load(sub, name, e)
