@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -71,6 +72,7 @@ type scanner struct {
 	cut   bool // a limit was reached
 	// of the file at hand
 	name  string
+	next  string         // the line after the one at hand
 	count map[string]int // findings by rule
 }
 
@@ -133,6 +135,14 @@ func office(base string) bool {
 	return slices.Contains([]string{".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".epub", ".whl", ".jar", ".svgz"}, strings.ToLower(path.Ext(base)))
 }
 
+// apartFiles are no part of what an agent runs in a sandbox: they build images, run in CI, or are what tests are fed
+// with. They count as the code blocks of a document do.
+var apartFiles = regexp.MustCompile(`(?i)(?:^|/)(?:(?:Docker|Container)file[^/]*|[^/]*\.dockerfile|\.github/workflows/[^/]*|\.gitlab-ci\.yml)$|(?:^|/)(?:tests?|__tests__|fixtures|testdata|specs?)/`)
+
+// warns finds a line about attacks, in which what is found is what it warns of. It takes no error away, but makes it
+// a warning: whoever attacks can write so, too.
+var warns = regexp.MustCompile(`(?i)\b(?:attack(?:er|s|ers|ing)?|vulnerab\w+|exploit\w*|malicious|hostile|payloads?|SSRF|injections?|PoCs?|threats?)\b|\b(?:is|are|be|gets?|must be)\s+(?:blocked|denied|refused|rejected|forbidden|detected)\b|\b(?:block|deny|reject|refuse|forbid|detect)s?\b`)
+
 // where says what kind of text a line is in.
 type where int
 
@@ -144,6 +154,7 @@ const (
 
 func (s *scanner) text(ctx context.Context, data []byte) {
 	prose := slices.Contains([]string{".md", ".mdx", ".markdown", ".txt", ".rst", ".html", ".htm"}, strings.ToLower(path.Ext(s.name)))
+	apart := apartFiles.MatchString(s.name)
 	fenced := false
 	number := 0
 	for len(data) > 0 {
@@ -152,7 +163,12 @@ func (s *scanner) text(ctx context.Context, data []byte) {
 		}
 		line, rest, _ := bytes.Cut(data, []byte("\n"))
 		data = rest
+		next, _, _ := bytes.Cut(data, []byte("\n"))
+		s.next = string(next[:min(len(next), maxLine)])
 		at := inCode
+		if apart {
+			at = inFence
+		}
 		if prose {
 			trimmed := bytes.TrimLeft(line, " \t>")
 			if bytes.HasPrefix(trimmed, []byte("```")) || bytes.HasPrefix(trimmed, []byte("~~~")) {
@@ -186,6 +202,9 @@ func (s *scanner) line(line string, number int, at where) {
 		severity := r.severity[at]
 		if at == inProse && r.quoted && quoted(line, m[0], m[1]) {
 			severity = r.severity[inFence]
+		}
+		if severity == sandbox.SeverityError && warns.MatchString(line) {
+			severity = sandbox.SeverityWarning
 		}
 		if severity != "" {
 			s.add(r.name, severity, number, r.message)

@@ -18,7 +18,7 @@ type secret struct {
 }
 
 var secretForms = []secret{
-	{"a private key", "private key", re(`-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----`), 0, false},
+	{"a private key", privateKey, re(`-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----`), 0, false},
 	{"an AWS access key", "a", re(`\b((?:AKIA|ASIA)[0-9A-Z]{16})\b`), 3, false},
 	{"a GitHub token", "gh", re(`\b(gh[pousr]_[A-Za-z0-9]{36,})\b`), 3.5, false},
 	{"a GitHub token", "github_pat_", re(`\b(github_pat_[A-Za-z0-9_]{60,})\b`), 3.5, false},
@@ -41,6 +41,21 @@ var secretForms = []secret{
 
 const assigned = `(?i)(?:api_?-?key|secret(?:_?key)?|access_?token|auth_?token|bearer_?token|passw(?:or)?d|client_?secret|private_?key)["']?\s*(?::|=|:=|=>)\s*["']([A-Za-z0-9+/_=.~!@#%^&*-]{20,})["']`
 
+const privateKey = "private key"
+
+// exampleLine says of itself that what looks like a secret is none.
+var exampleLine = regexp.MustCompile(`(?i)\b(?:examples?|sample|dummy|fake|placeholder)\b`)
+
+// abridged reports whether the header of a key stands before what documents write in the place of one.
+func abridged(line, next string) bool {
+	_, after, _ := strings.Cut(line, "PRIVATE KEY-----")
+	body := strings.TrimSpace(strings.ReplaceAll(after, `\n`, " "))
+	if body = strings.Trim(body, `"'`); body == "" {
+		body = strings.TrimSpace(next)
+	}
+	return body != "" && (placeholder.MatchString(body) || len(body) < 16)
+}
+
 // placeholder is what documents write in the place of a secret.
 var placeholder = regexp.MustCompile(`(?i)example|xxxx|\*\*\*|your[_-]?|placeholder|change[_-]?me|dummy|sample|redacted|insert|replace|1234567|abcdef|test|\.\.\.|<|\$\{|process\.env|environ`)
 
@@ -58,8 +73,11 @@ func (s *scanner) secrets(line, lower string, number int) {
 		if f.entropy > 0 && (entropy(text) < f.entropy || placeholder.MatchString(text)) {
 			continue
 		}
+		if f.hint == privateKey && abridged(line, s.next) {
+			continue
+		}
 		severity := sandbox.SeverityError
-		if f.generic {
+		if f.generic || !strings.Contains(f.hint, " ") && exampleLine.MatchString(line) {
 			severity = sandbox.SeverityWarning
 		}
 		s.add("secret", severity, number, "looks like "+f.what+": take it out, and revoke it")
