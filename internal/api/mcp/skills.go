@@ -19,7 +19,8 @@ import (
 )
 
 // The Skills extension of MCP (SEP-2640): skills are listed with the digests of all their files, which
-// are read as resources skill://<name>/<path>.
+// are read as resources skill://<name>/<path>, and skill://plugin@<plugin>/<name>/<path> where a plugin's skill
+// shares its name with another one.
 const (
 	skillsExtension = "io.modelcontextprotocol/skills"
 	skillScheme     = "skill://"
@@ -151,10 +152,18 @@ func (m *skills) skill(ctx context.Context, name string) (skillView, error) {
 // splitSkillURI takes a URI of a skill's file or folder apart; file is "" for the skill's own folder.
 func splitSkillURI(uri string) (name, file string, ok bool) {
 	u, err := url.Parse(uri)
-	if err != nil || u.Scheme != "skill" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err != nil || u.Scheme != "skill" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return "", "", false
 	}
-	return u.Host, strings.Trim(u.Path, "/"), true
+	file = strings.Trim(u.Path, "/")
+	if u.User == nil {
+		return u.Host, file, true
+	}
+	if u.User.String() != pluginPrefix {
+		return "", "", false
+	}
+	name, file, _ = strings.Cut(file, "/")
+	return u.Host + ":" + name, file, name != ""
 }
 
 // readDirectory lists what is directly in a folder of a skill.
@@ -226,24 +235,31 @@ func (m *skills) items(ctx context.Context, list []json.RawMessage) ([]json.RawM
 	return list, nil
 }
 
+// pluginPrefix is before the name of a plugin in the URI of a skill that has to be told by it: the last segment before
+// SKILL.md has to be the name in the frontmatter, and no name of a skill has an "@".
+const pluginPrefix = "plugin"
+
 func skillURI(name, file string) string {
+	if plugin, own, ok := strings.Cut(name, ":"); ok {
+		return (&url.URL{Scheme: "skill", User: url.User(pluginPrefix), Host: plugin, Path: "/" + own + "/" + file}).String()
+	}
 	return (&url.URL{Scheme: "skill", Host: name, Path: "/" + file}).String()
 }
 
 // read reads a file of a skill as a resource. Only files that a list shows can be read.
 func (m *skills) read(ctx context.Context, uri string) (sdk.Result, error) {
-	u, err := url.Parse(uri)
-	if err != nil {
+	name, file, ok := splitSkillURI(uri)
+	if !ok {
 		return nil, m.resourceNotFound(uri)
 	}
-	data, err := m.o.ThreadSkills.SkillFile(ctx, m.caller(ctx), m.scope.Thread, u.Host, strings.TrimPrefix(u.Path, "/"))
+	data, err := m.o.ThreadSkills.SkillFile(ctx, m.caller(ctx), m.scope.Thread, name, file)
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return nil, m.resourceNotFound(uri)
 	}
 	if err != nil {
 		return nil, m.wireError(ctx, err)
 	}
-	c := &sdk.ResourceContents{URI: uri, MIMEType: service.MIMEOf(u.Path, data)}
+	c := &sdk.ResourceContents{URI: uri, MIMEType: service.MIMEOf(file, data)}
 	if utf8.Valid(data) {
 		c.Text = string(data)
 	} else {
