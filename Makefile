@@ -18,14 +18,14 @@ build: ## build bin/skerry, bin/skerry-sandboxd and bin/skerry-bridge
 	@echo "  building bin/skerry, bin/skerry-sandboxd and bin/skerry-bridge (1 to 3 minutes the first time)"
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
 
-images: ## build the image of the template "base", or IMAGES="data office" (mmdebstrap, npm, pip; no registry needed)
+images: ## build the image of the template "base", or IMAGES="browser data office" (mmdebstrap, npm, pip; no registry needed)
 	@scripts/install.sh images
 	@images/build.sh $(IMAGES)
 
-images-test: ## build all images anew where they changed, and run the tests of the templates data and office
+images-test: ## build all images anew where they changed, and run the tests of those of the templates
 	@scripts/install.sh run images test runsc
 	@scripts/dockerd.sh
-	@images/build.sh base data office
+	@images/build.sh base browser data office
 	@$(SUDO) go test -count=1 -run TestTemplateImages ./internal/e2e
 
 demo: build ## the whole of it on this machine: a skill, code that calls tools, the audit trail

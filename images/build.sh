@@ -2,7 +2,7 @@
 # Builds the images of the built-in templates without a container registry: a bare Debian by mmdebstrap, then what
 # each image's Dockerfile does, by the same scripts.
 #
-#   images/build.sh [NAME…]     base, data, office; without any, base. Those that they are built on come first.
+#   images/build.sh [NAME…]     base, browser, data, office; without any, base. Those that they are built on come first.
 #
 # Leaves ${SKERRY_CACHE:-/var/cache/skerry}/images/NAME/rootfs (what the drivers oci and containerd use) and, where a
 # docker daemon answers, the image skerry/NAME:latest. A second run with the same inputs does nothing. Needs root or sudo.
@@ -26,7 +26,7 @@ stamp() {
   {
     [ -z "$parent" ] || stamp "$parent"
     cat "$here"/{build,fetch,install}.sh "$here/$1/packages.sh"
-    for f in "$here/$1"/{requirements.txt,package-lock.json}; do [ ! -f "$f" ] || cat "$f"; done
+    for f in "$here/$1"/{finish.sh,requirements.txt,package-lock.json}; do [ ! -f "$f" ] || cat "$f"; done
   } | sha256sum | cut -c1-32
 }
 
@@ -59,7 +59,7 @@ inside() {
     ln -s /proc/self/fd "$root/dev/fd"
     exec chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
       ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} "$@"
-  ' bash "$root" "$here" "$@"
+  ' bash "$root" "$here" "$@" || return # loudly turns errexit off
   rmdir "$root/run/images"
 }
 

@@ -9,7 +9,7 @@ set -euo pipefail
 umask 022
 here=$(cd "$(dirname "$0")" && pwd)
 name=$1 dest=$2
-runtimes=() binaries=()
+runtimes=() binaries=() globals=() programs=() names=()
 # shellcheck source=images/base/packages.sh
 . "$here/$name/packages.sh"
 python=3.11.2 # Debian bookworm's
@@ -28,6 +28,21 @@ if [ ${#runtimes[@]} -gt 0 ]; then
     install -D -m 0644 "$scratch/node_modules/$package/package.json" "$dest/usr/local/share/skerry/parts/$(basename "$path")/package.json"
   done
 fi
+
+if [ ${#globals[@]} -gt 0 ]; then
+  echo "programs from npm: ${globals[*]}"
+  npm install --prefix "$scratch/globals" --no-save --ignore-scripts --no-package-lock --no-audit --no-fund "${globals[@]}"
+  mkdir -p "$dest/usr/local/lib" "$dest/usr/local/bin"
+  mv "$scratch/globals/node_modules" "$dest/usr/local/lib/node_modules"
+  rm -rf "$dest/usr/local/lib/node_modules/.bin" "$dest/usr/local/lib/node_modules/.package-lock.json"
+  chmod -R u=rwX,go=rX "$dest/usr/local/lib/node_modules"
+  for program in "${programs[@]}"; do
+    chmod 0755 "$dest/usr/local/lib/node_modules/${program% *}"
+    ln -s "../lib/node_modules/${program% *}" "$dest/usr/local/bin/${program#* }"
+  done
+fi
+[ ${#names[@]} = 0 ] || mkdir -p "$dest/usr/local/bin"
+for pair in "${names[@]}"; do ln -s "${pair% *}" "$dest/usr/local/bin/${pair#* }"; done
 
 # /node_modules is the last folder that node, bun and deno look into, from wherever a program is.
 if [ -f "$here/$name/package-lock.json" ]; then

@@ -24,11 +24,16 @@ CFG
 apt-get update -q
 apt-get install -y -q --no-install-recommends "${packages[@]}"
 
+# pip refuses to put anything beside Debian's own packages, which are for machines that last. A sandbox does not: what pip
+# and uv install there goes into the home of its user, and ends with it.
+rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
+
 # The root is read-only later: what Python would write down at the first import is written now.
 for site in /usr/local/lib/python3.*/dist-packages; do
   [ ! -d "$site" ] || python3 -m compileall -q -j 0 "$site" || true # packages hold templates that are no Python
 done
 if command -v fc-cache >/dev/null; then fc-cache -s -f; fi
+[ ! -x "$here/$name/finish.sh" ] || "$here/$name/finish.sh"
 
 # Uids of sandboxes are in no passwd file, HOME is empty, and nothing but /tmp and HOME can be written.
 mkdir -p /mnt/user-data /mnt/skills /mnt/plugins /mnt/code-api /home/agent /run/skerry /opt/skerry

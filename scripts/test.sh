@@ -17,7 +17,7 @@
 #   clients     the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server: scripts/clients.sh
 #
 #   copies      go test -race of the orchestrator again, with sandboxes that do not see the server's disk
-#   images      builds the images of the templates data and office (2 minutes, or nothing when they are there)
+#   images      builds the images of the templates browser, data and office (5 minutes, or nothing when they are there)
 #   templates   runs the tests of these images
 #   attack      go test -race of the attacks
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
@@ -186,7 +186,7 @@ beat=$!
 background() { tier "$1" nice -n 19 "${@:2}"; }
 background check scripts/check.sh &
 check=$!
-[ "$wanted" = quick ] || background images images/build.sh data office &
+[ "$wanted" = quick ] || background images images/build.sh browser data office &
 images=$!
 # A cluster that the caller names brings its own programs.
 programs=(scripts/cluster.sh --programs)

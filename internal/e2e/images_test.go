@@ -3,20 +3,25 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
-// builtIn starts a server that has two of the built-in templates beside the one of the tests.
+// updatePage writes the picture of a page in five scripts anew; look at it before it is committed.
+var updatePage = flag.Bool("update-page", false, "write testdata/scripts.png")
+
+// builtIn starts a server that has the built-in templates with images of their own beside the one of the tests.
 func builtIn(t *testing.T, o options) *server {
 	t.Helper()
 	o.templates = map[string]string{}
-	for _, name := range []string{"data", "office"} {
+	for _, name := range []string{"browser", "data", "office"} {
 		text, err := sandboxtemplates.FS.ReadFile(name + ".yaml")
 		must(t, err)
 		o.templates[name+".yaml"] = strings.Replace(string(text), "runtime: runc", "runtime: "+o.runtime, 1)
@@ -40,7 +45,7 @@ func (s *server) cli(args ...string) string {
 	return string(out)
 }
 
-// TestTemplateImages: the images data and office do their work under the limits of their templates. They do
+// TestTemplateImages: the images browser, data and office do their work under the limits of their templates. They do
 // so for a uid that has no home but a memory file system.
 func TestTemplateImages(t *testing.T) {
 	t.Parallel()
@@ -62,8 +67,12 @@ func TestTemplateImages(t *testing.T) {
 				languages = append(languages, "javascript")
 			}
 			s.documents(t, languages)
+			begin("browser")
+			s.pages(t)
 			if once {
-				if out := s.cli("templates", "test", "data", "office"); strings.Count(out, "ok   ") != 9 {
+				s.macro(t)
+				s.scripts(t)
+				if out := s.cli("templates", "test", "data", "office", "browser"); strings.Count(out, "ok   ") != 12 {
 					t.Errorf("smoke tests: %s", out)
 				}
 				s.listed(t)
@@ -156,6 +165,133 @@ print([s.text_frame.text for s in pptx.Presentation("/mnt/user-data/outputs/deck
 	}
 }
 
+// pages looks at a page in a browser as skills do: from Python, from JavaScript and by its name.
+func (s *server) pages(t *testing.T) {
+	r := s.run("browser", "exec", map[string]any{"timeout_s": 170, "command": `set -e
+cd /mnt/user-data/outputs
+printf '<h1 style="color: #c00; font: 40px Arial">Skerry</h1><script>document.title = 6 * 7</script>' >page.html
+python3 - <<'P'
+from playwright.sync_api import sync_playwright
+with sync_playwright() as p:
+    browser = p.chromium.launch()
+    page = browser.new_page()
+    page.goto("file:///mnt/user-data/outputs/page.html")
+    page.screenshot(path="python.png")
+    print("python", page.title(), page.evaluate("document.querySelector('h1').offsetWidth > 100"))
+    browser.close()
+P
+cat >shot.mjs <<'J'
+import { chromium } from "playwright";
+import puppeteer from "puppeteer";
+for (const [name, launch] of [["playwright", () => chromium.launch()], ["puppeteer", () => puppeteer.launch()]]) {
+  const browser = await launch();
+  const page = await browser.newPage();
+  await page.goto("file:///mnt/user-data/outputs/page.html");
+  await page.pdf({ path: name + ".pdf" });
+  console.log(name, await page.title());
+  await browser.close();
+}
+J
+node shot.mjs
+google-chrome --headless --screenshot=chrome.png file:///mnt/user-data/outputs/page.html 2>/dev/null
+head -c 5 playwright.pdf puppeteer.pdf
+python3 -c 'from PIL import Image; print(sum(1 for p in Image.open("chrome.png").convert("RGB").getdata() if p[0] > 180 and p[1] < 40) > 500)'`})
+	if want := "python 42 True\nplaywright 42\npuppeteer 42\n==> playwright.pdf <==\n%PDF-\n==> puppeteer.pdf <==\n%PDF-True\n"; r.Stdout != want {
+		t.Errorf("%q, want %q; %s", r.Stdout, want, r.Stderr)
+	}
+	s.png(t, "browser", "/mnt/user-data/outputs/python.png")
+}
+
+// macro recalculates a sheet with a macro, as skills for spreadsheets do.
+func (s *server) macro(t *testing.T) {
+	r := s.run("office", "exec", map[string]any{"timeout_s": 170, "command": `set -e
+cd /mnt/user-data/outputs
+python3 - <<'P'
+import openpyxl
+from openpyxl.chart import BarChart, Reference
+book = openpyxl.Workbook()
+sheet = book.active
+for n in range(1, 6):
+    sheet.append([f"m{n}", n * 10])
+sheet["B6"] = "=SUM(B1:B5)"
+chart = BarChart()
+chart.add_data(Reference(sheet, min_col=2, min_row=1, max_row=5))
+sheet.add_chart(chart, "D2")
+book.save("book.xlsx")
+P
+soffice --headless --terminate_after_init >/dev/null 2>&1
+cat >~/.config/libreoffice/4/user/basic/Standard/Module1.xba <<'X'
+<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE script:module PUBLIC "-//OpenOffice.org//DTD OfficeDocument 1.0//EN" "module.dtd">
+<script:module xmlns:script="http://openoffice.org/2000/script" script:name="Module1" script:language="StarBasic">
+Sub RecalculateAndSave()
+  ThisComponent.calculateAll()
+  ThisComponent.store()
+  ThisComponent.close(True)
+End Sub
+</script:module>
+X
+soffice --headless --norestore 'vnd.sun.star.script:Standard.Module1.RecalculateAndSave?language=Basic&location=application' $PWD/book.xlsx 2>/dev/null
+python3 -c 'import openpyxl; print(openpyxl.load_workbook("book.xlsx", data_only=True).active["B6"].value)'
+unzip -l book.xlsx | grep -c charts/chart1.xml
+markitdown book.xlsx | grep -c '| m5 |'`})
+	if r.Stdout != "150\n1\n1\n" {
+		t.Errorf("%q, want 150 and a chart: %s", r.Stdout, r.Stderr)
+	}
+}
+
+// scripts compares the picture of a page in five scripts with what it should be.
+func (s *server) scripts(t *testing.T) {
+	put := func(path, file string) {
+		data, err := os.ReadFile(file)
+		must(t, err)
+		if a := s.do("PUT", "/api/threads/office/files/content?path=/mnt/user-data/workspace/"+path, data); a.status/100 != 2 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	const golden = "testdata/scripts.png"
+	put("scripts.py", "testdata/scripts.py")
+	page := `set -e
+cd /mnt/user-data/workspace
+rm -f report.pdf
+python3 scripts.py report.docx
+soffice --headless --convert-to pdf report.docx >&2
+pdftoppm -r 60 -gray -png -singlefile report.pdf page
+`
+	r := s.run("office", "exec", map[string]any{"timeout_s": 170, "command": page + "pdffonts report.pdf"})
+	for _, font := range []string{"Carlito", "Caladea", "LiberationSans", "LiberationSerif", "NotoSansCJK", "DejaVuSans", "Devanagari", "Symbola"} {
+		if !strings.Contains(r.Stdout, font) {
+			t.Errorf("no font %s in %s (%s)", font, r.Stdout, r.Stderr)
+		}
+	}
+	if *updatePage {
+		must(t, os.WriteFile(golden, s.png(t, "office", "/mnt/user-data/workspace/page.png"), 0o644))
+	}
+	put("want.png", golden)
+	// compare prints the absolute difference, and how much that is of what it may be.
+	differs := func(before string) float64 {
+		r := s.run("office", "exec", map[string]any{"timeout_s": 170, "command": before + "compare -metric RMSE want.png page.png null: || true"})
+		_, share, _ := strings.Cut(r.Stderr, "(")
+		share, _, _ = strings.Cut(share, ")")
+		d, err := strconv.ParseFloat(share, 64)
+		if err != nil {
+			t.Fatalf("%q %q", r.Stdout, r.Stderr)
+		}
+		return d
+	}
+	if d := differs("cd /mnt/user-data/workspace\n"); d > 0.02 {
+		t.Errorf("the page looks other than %s: %.4f of what may differ does", golden, d)
+	}
+	// The same page where there is one font: a comparison that passed it would be worth nothing.
+	one := `mkdir -p /tmp/one && cp -r ~/.config /tmp/one/
+printf '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><dir>/usr/share/fonts/truetype/dejavu</dir><cachedir>/tmp/fc</cachedir></fontconfig>' >/tmp/one/fonts.conf
+export FONTCONFIG_FILE=/tmp/one/fonts.conf
+`
+	if d := differs(one + page); d < 0.03 {
+		t.Errorf("without fonts the page differs by %.4f only", d)
+	}
+}
+
 // listed looks into the list of parts.
 func (s *server) listed(t *testing.T) {
 	var bom struct {
@@ -175,7 +311,7 @@ func (s *server) listed(t *testing.T) {
 			without++
 		}
 	}
-	for _, want := range []string{"pkg:deb/debian/libreoffice-core-nogui", "pkg:deb/debian/pandoc", "pkg:pypi/python-docx", "pkg:npm/docx", "pkg:npm/pptxgenjs"} {
+	for _, want := range []string{"pkg:deb/debian/libreoffice-core", "pkg:deb/debian/pandoc", "pkg:pypi/python-docx", "pkg:npm/docx", "pkg:npm/pptxgenjs"} {
 		if !found[want] {
 			t.Errorf("%s is not listed", want)
 		}

@@ -340,10 +340,13 @@ func (a answer) code() string {
 	return p.Code
 }
 
-// request sends body as JSON. It may be called from any goroutine.
+// request sends bytes as they are, and any other body as JSON. It may be called from any goroutine.
 func (s *server) request(method, path string, body any) (answer, error) {
 	var in io.Reader
-	if body != nil {
+	kind := "application/json"
+	if raw, ok := body.([]byte); ok {
+		in, kind = bytes.NewReader(raw), "application/octet-stream"
+	} else if body != nil {
 		raw, err := json.Marshal(body)
 		if err != nil {
 			return answer{}, err
@@ -357,7 +360,7 @@ func (s *server) request(method, path string, body any) (answer, error) {
 		return answer{}, err
 	}
 	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", kind)
 	}
 	if s.key != "" {
 		req.Header.Set("Authorization", "Bearer "+s.key)

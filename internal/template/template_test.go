@@ -217,7 +217,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(good)
-	for _, name := range []string{"base.yaml", "data.yaml", "office.yaml"} {
+	for _, name := range []string{"base.yaml", "browser.yaml", "data.yaml", "office.yaml"} {
 		text, err := sandboxtemplates.FS.ReadFile(name)
 		if err != nil {
 			f.Fatal(err)

@@ -21,7 +21,7 @@ func runTemplates(t *testing.T, args ...string) (string, error) {
 }
 
 func TestTemplatesLint(t *testing.T) {
-	if out, err := runTemplates(t, "lint", "../../../sandbox-templates"); err != nil || !strings.Contains(out, "base, data, mcp-server, office") {
+	if out, err := runTemplates(t, "lint", "../../../sandbox-templates"); err != nil || !strings.Contains(out, "base, browser, data, mcp-server, office") {
 		t.Errorf("%s %v", out, err)
 	}
 	good, err := os.ReadFile("../../../sandbox-templates/base.yaml")
