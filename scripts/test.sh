@@ -20,6 +20,7 @@
 #   images      builds the images of the templates browser, data and office (5 minutes, or nothing when they are there)
 #   templates   runs the tests of these images
 #   attack      go test -race of the attacks
+#   foreign     skills, plugins and MCP servers of others, from npm and PyPI, run as their authors document
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 #   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
 #   machine     on a Debian with systemd and cgroup v2 in qemu, only in "all": test/machine/README.md
@@ -214,6 +215,7 @@ show drivers
   tier clients scripts/clients.sh
   rest templates "./internal/e2e ./cmd/..." "$product" go test -race -count=1 -timeout 30m -run "$templates" ./internal/e2e
   rest attack "./internal/attack/... ./cmd/..." "$product" go test -race -p 1 -timeout 30m $(of "$attack")
+  rest foreign "./internal/e2e ./cmd/..." "$product" env SKERRY_TEST_FOREIGN=1 go test -race -count=1 -timeout 30m -run '^TestForeign$' ./internal/e2e
   rest chaos "./bench/chaos ./cmd/..." "$product" make chaos CHAOS="-driver docker -duration 2m"
 } &
 beside=$!
@@ -225,6 +227,7 @@ show python
 show clients
 show_rest templates
 show_rest attack
+show_rest foreign
 show_rest chaos
 # Alone: it measures how soon a killed sandbox is missed, and a cluster of one node keeps a core busy.
 rest kubernetes "./internal/e2e/kubernetes ./internal/attack ./internal/driver/kubernetes ./cmd/..." "$product deploy test/cluster" \

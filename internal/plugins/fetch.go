@@ -28,7 +28,7 @@ import (
 
 // treeLimits bound one plugin.
 func treeLimits() archive.Limits {
-	return archive.Limits{ArchiveBytes: 64 << 20, Files: 4096, Bytes: 128 << 20, Ratio: 200, Depth: 16, NameBytes: 255, PathBytes: 512, Executables: true}
+	return archive.Limits{ArchiveBytes: 64 << 20, Files: 16_384, Bytes: 128 << 20, Ratio: 200, Depth: 16, NameBytes: 255, PathBytes: 512, Executables: true}
 }
 
 const (

@@ -17,8 +17,8 @@ func TestInspectMarketplace(t *testing.T) {
 			{"name":"deep","source":"./plugins/deep"},{"name":"gone","source":"./plugins/gone"},{"name":"bare","source":"./bare","description":"by its entry alone"},
 			{"name":"far","source":{"source":"github","repo":"o/r"}}]}`,
 		"plugins/deep/.claude-plugin/plugin.json": `{"name":"deep","version":"1.0.0"}`,
-		"bare/README.md":                          "nothing that looks like a plugin",
-		"beside/.claude-plugin/plugin.json":       `{"name":"beside"}`,
+		"bare/README.md":                    "nothing that looks like a plugin",
+		"beside/.claude-plugin/plugin.json": `{"name":"beside"}`,
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

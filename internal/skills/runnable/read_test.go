@@ -37,6 +37,7 @@ func TestNeeds(t *testing.T) {
 		"connector":        {md("Call the `slack` tool and `stripe`; use ~~chat."), ""},
 		"bash block":       {md("'''bash\ncd x && pandoc a.md | grep b > c\nFOO=1 ./run.sh\n'''"), "command grep; command pandoc"},
 		"placeholders":     {md("'''bash\nqpdf <input file> [options] out.pdf\n'''"), "command qpdf"},
+		"choices":          {md("`uv run x.py append --type <decision|constraint|version> --text \"…\"`"), "command uv"},
 		"not a script":     {md("'''bash\npdftotext a.pdf (then look)\ntesseract x\n'''"), "command pdftotext; command tesseract"},
 		"other systems":    {md("On Linux: `apt-get install jq`\n\n**macOS**: `brew install gawk`\n\nOn macOS:\n\n'''bash\nsips x\n'''\n'''bash\n# macOS (Homebrew)\nbrew install a\n# Ubuntu\nqpdf x\n'''\n'''powershell\nGet-Item\n'''\n## Windows\n'''bash\nwinthing x\n'''\nand `tesseract x`\n### More\n`node x`\n## All\n`git log`"), "command git; command qpdf; package jq"},
 		"one system only":  {md("'''powershell\nGet-Item\n'''"), "command pwsh"},

@@ -12,7 +12,7 @@ import (
 type shellReader struct{ place }
 
 var (
-	placeholder = regexp.MustCompile(`<[A-Za-z][^<>|&;\n]*>|(^|\s)\[[A-Za-z][^\[\]\n$]*\]|\.\.\.|…`)
+	placeholder = regexp.MustCompile(`<[A-Za-z][^<>|&;\n]*>|<[A-Za-z][\w-]*(?:\|[\w-]+)+>|(^|\s)\[[A-Za-z][^\[\]\n$]*\]|\.\.\.|…`)
 	toolName    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
 )
 
