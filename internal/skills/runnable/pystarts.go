@@ -97,26 +97,9 @@ func mayFail(lines []string, at int) bool {
 		if t == "" || indentOf(lines[i]) > indentOf(lines[try]) {
 			continue
 		}
-		return catchesStart.MatchString(t) && silent(lines[i+1:], indentOf(lines[i]))
+		return catchesStart.MatchString(t) && every(lines[i+1:], indentOf(lines[i]), goesOnSilent.MatchString)
 	}
 	return false
-}
-
-// silent reports whether the body of an except does nothing but go on.
-func silent(body []string, indent int) bool {
-	for _, line := range body[:min(len(body), near)] {
-		t := strings.TrimSpace(line)
-		if t == "" {
-			continue
-		}
-		if indentOf(line) <= indent {
-			return true
-		}
-		if !goesOnSilent.MatchString(t) {
-			return false
-		}
-	}
-	return true
 }
 
 // fallbacksOf are the lines that run only when the program has asked its surroundings something, as in `if

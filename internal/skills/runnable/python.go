@@ -222,6 +222,13 @@ func optional(lines []string, at, indent int) bool {
 
 // goesOn reports whether the body of an except neither ends the program nor raises.
 func goesOn(body []string, indent int) bool {
+	return every(body, indent, func(t string) bool {
+		return !strings.Contains(t, "exit(") && !strings.HasPrefix(t, "raise") && !strings.HasPrefix(t, "subprocess") && !strings.HasPrefix(t, "os.system")
+	})
+}
+
+// every reports whether all lines of a block are so: those that are indented more than the line that opens it.
+func every(body []string, indent int, so func(line string) bool) bool {
 	for _, line := range body[:min(len(body), near)] {
 		t := strings.TrimSpace(line)
 		if t == "" {
@@ -230,7 +237,7 @@ func goesOn(body []string, indent int) bool {
 		if indentOf(line) <= indent {
 			return true
 		}
-		if strings.Contains(t, "exit(") || strings.HasPrefix(t, "raise") || strings.HasPrefix(t, "subprocess") || strings.HasPrefix(t, "os.system") {
+		if !so(t) {
 			return false
 		}
 	}
