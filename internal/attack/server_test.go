@@ -26,7 +26,7 @@ import (
 const (
 	startTimeout  = 2 * time.Minute // of a server
 	callTimeout   = 3 * time.Minute // of one request
-	importTimeout = 5 * time.Minute // of the image, into containerd
+	importTimeout = 20 * time.Minute // of the image, into containerd
 )
 
 // need skips the test when something is missing, or fails it in CI.
