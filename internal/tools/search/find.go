@@ -88,7 +88,7 @@ func (ix *Index) asked(query string) []term {
 	}
 	var list []term
 	seen := map[string]bool{}
-	for _, w := range telling(words(query)) {
+	for _, w := range asking(telling(words(query))) {
 		s := stem(w)
 		if seen[s] || len(list) == maxAsked {
 			continue

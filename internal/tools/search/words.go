@@ -83,10 +83,26 @@ func stem(word string) string {
 
 // telling returns the words that say something, and all when there are no others. What says nothing is
 // the list of stop words of the Snowball project.
-func telling(all []string) []string {
+func telling(all []string) []string { return without(all, english.IsStopWord) }
+
+// carriers are words with which an agent says what kind of thing it looks for, in place of what it does: "a platform for
+// images", "PDF utilities". Few tools have them, so they would count much.
+var carriers = map[string]bool{
+	"application": true, "applications": true, "capabilities": true, "capability": true, "functionality": true, "operation": true, "operations": true,
+	"platform": true, "platforms": true, "processing": true, "provider": true, "providers": true, "service": true, "services": true, "specific": true,
+	"tool": true, "tools": true, "utilities": true, "utility": true,
+}
+
+// asking returns the words of a query without carriers, and all when there are no others.
+func asking(all []string) []string {
+	return without(all, func(w string) bool { return carriers[w] })
+}
+
+// without takes words out of a list, and none when no others are there.
+func without(all []string, empty func(string) bool) []string {
 	kept := make([]string, 0, len(all))
 	for _, w := range all {
-		if !english.IsStopWord(w) {
+		if !empty(w) {
 			kept = append(kept, w)
 		}
 	}
