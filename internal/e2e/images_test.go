@@ -154,6 +154,28 @@ fc-list | grep -c Liberation`})
 	if strings.Count(convert.Stdout, "The island stands.") < 2 { // read by tesseract, and by pandoc
 		t.Errorf("%s", convert.Stdout)
 	}
+	// Documents that Word and PowerPoint made, and one of LibreOffice's own format, there and back.
+	others := s.run("office", "exec", map[string]any{"timeout_s": 170, "command": `set -e
+cd /mnt/user-data/workspace
+python3 - <<'P'
+import os, shutil, docx, pptx
+shutil.copy(os.path.join(os.path.dirname(docx.__file__), "templates/default.docx"), "word.docx")
+shutil.copy(os.path.join(os.path.dirname(pptx.__file__), "templates/default.pptx"), "point.pptx")
+d = docx.Document("word.docx")
+d.add_table(rows=1, cols=2).cell(0, 1).text = "a cell of Word"
+d.save("word.docx")
+p = pptx.Presentation("point.pptx")
+p.slides.add_slide(p.slide_layouts[0]).shapes.title.text = "a title of PowerPoint"
+p.save("point.pptx")
+P
+soffice --headless --convert-to odt word.docx >/dev/null 2>&1
+rm word.docx
+soffice --headless --convert-to docx word.odt >/dev/null 2>&1
+soffice --headless --convert-to pdf word.odt point.pptx >/dev/null 2>&1
+pdftotext word.pdf - && pdftotext point.pdf - && pandoc word.docx -t plain`})
+	if strings.Count(others.Stdout, "a cell of Word") != 2 || !strings.Contains(others.Stdout, "a title of PowerPoint") {
+		t.Errorf("%q %s", others.Stdout, others.Stderr)
+	}
 	s.png(t, "office", "/mnt/user-data/outputs/report.png")
 	r := s.run("office", "execute_code", map[string]any{"language": "python", "timeout": 120, "code": `
 import docx, pptx
