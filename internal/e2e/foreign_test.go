@@ -262,7 +262,7 @@ func (s *server) foreignSkill(t *testing.T, dir, from string, table *foreignTabl
 // compareForeign holds docs/compatibility.md to what ran.
 func compareForeign(t *testing.T, table *foreignTable) {
 	t.Helper()
-	const file, begin, end = "../../docs/compatibility.md", "<!-- made by internal/e2e TestForeign -->\n", "<!-- end -->"
+	const file, begin, end = "../../docs/compatibility.md", "<!-- made by internal/e2e TestForeign -->\n", "<!-- end of what ran -->"
 	text, err := os.ReadFile(file)
 	must(t, err)
 	before, rest, ok := strings.Cut(string(text), begin)

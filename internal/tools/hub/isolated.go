@@ -24,6 +24,7 @@ func (c *dial) isolated(t *serverconfig.Target) transport.IsolatedServer {
 	if u := c.cfg.User; u != nil {
 		s.Addresses = c.o.UserServers.Addresses
 		if u.Root != "" {
+			s.Env = append(pluginFolders(), s.Env...)
 			s.Copy = &sandbox.FolderCopy{From: sandbox.PluginFiles, To: sandbox.PluginRoot, Key: u.Key}
 		}
 	} else {
@@ -34,6 +35,14 @@ func (c *dial) isolated(t *serverconfig.Target) transport.IsolatedServer {
 	}
 	slices.SortFunc(s.Mounts, func(a, b sandbox.Mount) int { return strings.Compare(a.Target, b.Target) })
 	return s
+}
+
+// pluginFolders are the variables by which a program of a plugin finds its folders; what the plugin sets itself counts.
+func pluginFolders() []string {
+	return []string{
+		"CLAUDE_PLUGIN_ROOT=" + sandbox.PluginRoot, "PLUGIN_ROOT=" + sandbox.PluginRoot,
+		"CLAUDE_PLUGIN_DATA=" + sandbox.PluginData, "PLUGIN_DATA=" + sandbox.PluginData,
+	}
 }
 
 func (c *dial) isolatedTransport(ctx context.Context, l *link, log *slog.Logger) (mcp.Transport, error) {

@@ -277,7 +277,7 @@ func TestProgramsOfUsers(t *testing.T) {
 		t.Fatalf("%+v", iso.got)
 	}
 	s := iso.got[0]
-	if !slices.Equal(s.Argv, []string{"/srv/home/plugin/run", "a", "b"}) || !slices.Equal(s.Env, []string{"T=secret-of-alice"}) || s.Owner != alice.Owner || !slices.Equal(s.Egress, []string{"registry.example"}) {
+	if !slices.Equal(s.Argv, []string{"/srv/home/plugin/run", "a", "b"}) || !slices.Equal(s.Env, append(pluginFolders(), "T=secret-of-alice")) || s.Owner != alice.Owner || !slices.Equal(s.Egress, []string{"registry.example"}) {
 		t.Errorf("%+v", s)
 	}
 	if len(s.Mounts) != 1 || s.Mounts[0].Source != u.Root || s.Mounts[0].Target != sandbox.PluginFiles || !s.Mounts[0].ReadOnly || s.Copy == nil || *s.Copy != (sandbox.FolderCopy{From: sandbox.PluginFiles, To: sandbox.PluginRoot, Key: u.Key}) {

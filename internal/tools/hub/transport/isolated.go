@@ -28,7 +28,7 @@ type IsolatedServer struct {
 	Plugin bool          // it came with a plugin
 	Home   string        // name of its home folder: the same name is the same folder
 	Argv   []string
-	Env    []string // "NAME=value"
+	Env    []string // "NAME=value"; of a name that is there twice the last one counts
 	Egress []string // hosts that it may reach: see package egress
 	// Addresses are networks where these hosts may be, besides the public internet.
 	Addresses []netip.Prefix
