@@ -114,7 +114,7 @@ func TestMCPExitCodes(t *testing.T) {
 			t.Errorf("%s: code %d, want %d:\n%s%s", name, code, c.code, out, errs)
 		}
 	}
-	if code, _, errs := run(t, "", "mcp", "lsit"); code != 2 || !strings.Contains(errs, "list, call, generate, login, logout and drift") {
+	if code, _, errs := run(t, "", "mcp", "lsit"); code != 2 || !strings.Contains(errs, "list, call, generate, login, logout, install and drift") {
 		t.Errorf("no such command: %d %s", code, errs)
 	}
 	if code, out, _ := run(t, "", "mcp"); code != 0 || !strings.Contains(out, "Exit codes") {

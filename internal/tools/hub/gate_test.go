@@ -50,7 +50,7 @@ func (r *rig) inProgress(n int, tool, input string) (wait func()) {
 // busy tool leaves its neighbours alone, a busy server the other servers.
 func TestConcurrency(t *testing.T) {
 	t.Parallel()
-	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"concurrency":3,"timeout":500,
+	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"concurrency":3,"timeout":2000,
 		"tools":{"sleep":{"concurrency":2,"timeout":20000},"json":{"timeout":10000}}},
 		"y":`+testServer))
 	end := r.inProgress(2, "x__sleep", `{"ms":19000}`)

@@ -53,6 +53,9 @@ func (f *File) read(now time.Time) (cfg *Set, changed bool) {
 	if err == nil && f.err == nil && bytes.Equal(text, f.text) {
 		return f.config, false
 	}
+	if err == nil && f.racy && len(bytes.TrimSpace(text)) == 0 && len(f.config.List) > 0 {
+		return f.config, false // it is being written: who writes in place empties it first
+	}
 	var parsed *Set
 	if err == nil {
 		parsed, err = Parse(text)

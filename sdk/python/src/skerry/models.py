@@ -331,6 +331,13 @@ class MarketplaceEntry(Model):
     version: str | None = None
 
 
+class McpInstalled(Model):
+    tools: int
+    """
+    How many tools the server has
+    """
+
+
 class McpServer(Model):
     config: Any
     """
