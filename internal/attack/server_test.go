@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	startTimeout  = 2 * time.Minute // of a server
-	callTimeout   = 3 * time.Minute // of one request
+	startTimeout  = 2 * time.Minute  // of a server
+	callTimeout   = 3 * time.Minute  // of one request
 	importTimeout = 20 * time.Minute // of the image, into containerd
 )
 

@@ -251,14 +251,43 @@ Sub RecalculateAndSave()
   ThisComponent.store()
   ThisComponent.close(True)
 End Sub
+Sub AcceptChanges()
+  dim none()
+  createUnoService("com.sun.star.frame.DispatchHelper").executeDispatch(ThisComponent.CurrentController.Frame, ".uno:AcceptAllTrackedChanges", "", 0, none())
+  ThisComponent.store()
+  ThisComponent.close(True)
+End Sub
 </script:module>
 X
 soffice --headless --norestore 'vnd.sun.star.script:Standard.Module1.RecalculateAndSave?language=Basic&location=application' $PWD/book.xlsx 2>/dev/null
 python3 -c 'import openpyxl; print(openpyxl.load_workbook("book.xlsx", data_only=True).active["B6"].value)'
 unzip -l book.xlsx | grep -c charts/chart1.xml
-markitdown book.xlsx | grep -c '| m5 |'`})
-	if r.Stdout != "150\n1\n1\n" {
-		t.Errorf("%q, want 150 and a chart: %s", r.Stdout, r.Stderr)
+markitdown book.xlsx | grep -c '| m5 |'
+python3 - <<'P'
+import docx
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
+d = docx.Document()
+p = d.add_paragraph("kept ")
+for change in ('<w:ins %s w:id="1" w:author="a"><w:r><w:t>inserted</w:t></w:r></w:ins>', '<w:del %s w:id="2" w:author="a"><w:r><w:delText>deleted</w:delText></w:r></w:del>'):
+    p._p.append(parse_xml(change % nsdecls("w")))
+d.save("tracked.docx")
+P
+soffice --headless --norestore 'vnd.sun.star.script:Standard.Module1.AcceptChanges?language=Basic&location=application' $PWD/tracked.docx 2>/dev/null
+soffice --headless --convert-to odt tracked.docx >/dev/null 2>&1
+unzip -p tracked.docx word/document.xml | grep -c '<w:ins ' || true
+pandoc tracked.odt -t plain
+node --input-type=module -e '
+import sharp from "sharp";
+import { createElement } from "react";
+import { renderToStaticMarkup } from "react-dom/server";
+import { FaAnchor } from "react-icons/fa";
+const picture = await sharp(Buffer.from(renderToStaticMarkup(createElement(FaAnchor, { size: 64 })))).png().toBuffer({ resolveWithObject: true });
+console.log(picture.info.format, picture.info.width);'
+convert xc:red -resize 8x8 red.png
+python3 -c 'import imageio.v3 as iio; print(iio.imread("red.png").shape)'`})
+	if r.Stdout != "150\n1\n1\n0\nkept inserted\npng 64\n(8, 8, 3)\n" {
+		t.Errorf("%q, want 150, a chart, and changes taken: %s", r.Stdout, r.Stderr)
 	}
 }
 
