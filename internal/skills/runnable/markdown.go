@@ -158,7 +158,7 @@ func (p markdownReader) block(language string, lines []string) {
 	case "bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession", "ksh":
 		shellReader(p).shell(commandLines(withoutOthers(lines), false))
 	case "python", "py", "python3", "pycon", "ipython":
-		pythonReader{place: p.place}.python(strings.Join(lines, "\n"))
+		pythonReader(p).python(strings.Join(lines, "\n"))
 	case "javascript", "js", "mjs", "typescript", "ts", "jsx", "tsx", "node":
 		p.javascript(strings.Join(lines, "\n"))
 	case "", "text", "txt", "plaintext":
@@ -241,7 +241,7 @@ func (p markdownReader) inline(code string, suggested bool) {
 		p.need(Python, strings.ToLower(first))
 	case strings.HasPrefix(code, "import ") || strings.HasPrefix(code, "from ") && strings.Contains(code, " import "):
 		if !strings.ContainsAny(code, `'"{`) {
-			pythonReader{place: p.place}.python(code)
+			pythonReader(p).python(code)
 		}
 	default:
 		if rel, ok := ownPath(code); ok && !suggested {

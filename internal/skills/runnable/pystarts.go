@@ -74,43 +74,72 @@ func listsOf(lines []string) map[string]bool {
 	return lists
 }
 
-// openerOf is the line that opens the block which a line is in, -1 for none.
-func openerOf(lines []string, at int) int {
-	indent := indentOf(lines[at])
-	for i := at - 1; i >= max(0, at-near) && indent > 0; i-- {
-		if strings.TrimSpace(lines[i]) != "" && indentOf(lines[i]) < indent {
-			return i
+// near is how far, in lines, a line may be from what opens its block, and a `try` from its `except`.
+const near = 100
+
+// openersOf returns for each line that which opens the block it is in, -1 for none.
+func openersOf(lines []string) []int {
+	openers := make([]int, len(lines))
+	var open []int // each more indented than the one before
+	for i, line := range lines {
+		openers[i] = -1
+		if strings.TrimSpace(line) == "" {
+			continue
 		}
+		for len(open) > 0 && indentOf(lines[open[len(open)-1]]) >= indentOf(line) {
+			open = open[:len(open)-1]
+		}
+		if len(open) > 0 && i-open[len(open)-1] <= near {
+			openers[i] = open[len(open)-1]
+		}
+		open = append(open, i)
 	}
-	return -1
+	return openers
 }
 
 // mayFail reports whether a program that a line starts may be missing: the line stands in a `try` whose `except` only
 // says no, or passes.
-func mayFail(lines []string, at int) bool {
-	try := openerOf(lines, at)
-	if try < 0 || strings.TrimSpace(lines[try]) != "try:" {
-		return false
-	}
-	for i := try + 1; i < min(len(lines), try+near); i++ {
+func mayFail(lines []string, openers []int, at int) bool {
+	try := openers[at]
+	return try >= 0 && strings.TrimSpace(lines[try]) == "try:" && caught(lines, try, indentOf(lines[try]), catchesStart.MatchString, goesOnSilent.MatchString)
+}
+
+// caught reports whether a `try` that is indented so is followed, after a line, by an `except` that catches what is asked
+// for, and all of whose lines are so.
+func caught(lines []string, after, indent int, catches, so func(line string) bool) bool {
+	for i := after + 1; i < min(len(lines), after+near); i++ {
 		t := strings.TrimSpace(lines[i])
-		if t == "" || indentOf(lines[i]) > indentOf(lines[try]) {
+		if t == "" || indentOf(lines[i]) > indent {
 			continue
 		}
-		return catchesStart.MatchString(t) && every(lines[i+1:], indentOf(lines[i]), goesOnSilent.MatchString)
+		return catches(t) && every(lines[i+1:], indent, so)
 	}
 	return false
 }
 
-// fallbacksOf are the lines that run only when the program has asked its surroundings something, as in `if
-// needs_shim():`, and those of functions that are called there alone.
-func fallbacksOf(lines []string) map[int]bool {
-	within := map[int]bool{}
-	for i, line := range lines {
-		if strings.TrimSpace(line) == "" {
+// every reports whether all lines of a block are so: those that are indented more than the line that opens it.
+func every(body []string, indent int, so func(line string) bool) bool {
+	for _, line := range body[:min(len(body), near)] {
+		t := strings.TrimSpace(line)
+		if t == "" {
 			continue
 		}
-		if o := openerOf(lines, i); o >= 0 && (within[o] || askedQuestion.MatchString(strings.TrimSpace(lines[o]))) {
+		if indentOf(line) <= indent {
+			return true
+		}
+		if !so(t) {
+			return false
+		}
+	}
+	return true
+}
+
+// fallbacksOf are the lines that run only when the program has asked its surroundings something, as in `if
+// needs_shim():`, and those of functions that are called there alone.
+func fallbacksOf(lines []string, openers []int) map[int]bool {
+	within := map[int]bool{}
+	for i := range lines {
+		if o := openers[i]; o >= 0 && (within[o] || askedQuestion.MatchString(strings.TrimSpace(lines[o]))) {
 			within[i] = true
 		}
 	}

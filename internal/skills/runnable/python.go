@@ -51,10 +51,7 @@ var (
 var httpModules = map[string]bool{"requests": true, "httpx": true, "aiohttp": true, "urllib.request": true, "http.client": true, "urllib3": true, "websockets": true, "anthropic": true, "openai": true, "boto3": true}
 
 // pythonReader finds what Python programs import and start.
-type pythonReader struct {
-	place
-	lists map[string]bool // the variables that hold the command line of a program that is started
-}
+type pythonReader struct{ place }
 
 // python reads a Python program: its imports, the programs that it starts, and whether it goes out.
 func (p pythonReader) python(text string) {
@@ -62,17 +59,18 @@ func (p pythonReader) python(text string) {
 	lines := strings.Split(plainPython(text), "\n")
 	online := false
 	within, asks := branchesOf(lines)
-	fallback := fallbacksOf(lines)
-	p.lists = listsOf(lines)
+	openers := openersOf(lines)
+	fallback := fallbacksOf(lines, openers)
+	lists := listsOf(lines)
 	for i, code := range lines {
 		if within[i] != nil && within[i].skipped || fallback[i] {
 			continue
 		}
-		at := pythonReader{p.in(within[i]).at(max(p.line, 1) + i), p.lists}
+		at := pythonReader{p.in(within[i]).at(max(p.line, 1) + i)}
 		if b := within[i]; b != nil && b.unless != "" {
 			at.without(b.unless, code)
 		}
-		if m := importLine.FindStringSubmatch(code); m != nil && !optional(lines, i, len(m[1])) {
+		if m := importLine.FindStringSubmatch(code); m != nil && !optional(lines, openers, i) {
 			for _, name := range importedNames(m) {
 				at.pythonImport(name)
 				online = online || goesOut(name)
@@ -86,8 +84,8 @@ func (p pythonReader) python(text string) {
 				at.pythonImport(m[1])
 			}
 		}
-		if !mayFail(lines, i) {
-			at.pythonRuns(statement(lines, i), asks[i])
+		if !mayFail(lines, openers, i) {
+			at.pythonRuns(statement(lines, i), lists, asks[i])
 		}
 		if p.text {
 			for _, m := range shortUse.FindAllStringSubmatch(code, 20) {
@@ -141,20 +139,21 @@ func (p pythonReader) pythonImport(name string) {
 	p.need(Module, top)
 }
 
-// pythonRuns finds programs that a line starts. A line that only asks for one has a branch for its absence.
-func (p pythonReader) pythonRuns(code string, asks bool) {
+// pythonRuns finds programs that a line starts; lists are the variables that hold the command line of one. A line that only
+// asks for a program has a branch for its absence.
+func (p pythonReader) pythonRuns(code string, lists map[string]bool, asks bool) {
 	known := false
 	for _, m := range runsList.FindAllStringSubmatch(code, -1) {
 		known = true
 		p.program(m[1])
 	}
-	if m := listOf.FindStringSubmatch(code); m != nil && p.lists[m[1]] {
+	if m := listOf.FindStringSubmatch(code); m != nil && lists[m[1]] {
 		known = true
 		p.program(m[2])
 	}
 	for _, m := range runsText.FindAllStringSubmatch(code, -1) {
 		known = true
-		shellReader{p.place}.shellWords(m[1])
+		shellReader(p).shellWords(m[1])
 	}
 	switch m := eitherWhich.FindStringSubmatch(code); {
 	case asks:
@@ -169,7 +168,7 @@ func (p pythonReader) pythonRuns(code string, asks bool) {
 		return
 	}
 	for _, m := range runsOther.FindAllStringSubmatch(code, -1) {
-		if !p.lists[m[1]] { // a list of that name is found where it is made
+		if !lists[m[1]] { // a list of that name is found where it is made
 			p.doubt("starts a program whose name is made at run time")
 		}
 	}
@@ -187,61 +186,25 @@ func (p pythonReader) program(name string) {
 	p.need(Command, base)
 }
 
-// near is how far, in lines, an import may be from the try around it.
-const near = 100
-
 // optional reports whether an import may fail: it stands in a `try` whose `except` goes on without it, or
 // below `if TYPE_CHECKING`.
-func optional(lines []string, at, indent int) bool {
-	if indent == 0 {
+func optional(lines []string, openers []int, at int) bool {
+	o := openers[at]
+	if o < 0 {
 		return false
 	}
-	opener := ""
-	for i := at - 1; i >= max(0, at-near) && opener == ""; i-- {
-		if t := strings.TrimSpace(lines[i]); t != "" && indentOf(lines[i]) < indent {
-			opener = t
-			indent = indentOf(lines[i])
-		}
-	}
+	opener := strings.TrimSpace(lines[o])
 	if strings.HasPrefix(opener, "if") && strings.Contains(opener, "TYPE_CHECKING") {
 		return true
 	}
-	if opener != "try:" {
-		return false
-	}
-	for i := at + 1; i < min(len(lines), at+near); i++ {
-		t := strings.TrimSpace(lines[i])
-		if t == "" || indentOf(lines[i]) > indent {
-			continue
-		}
-		catches := strings.HasPrefix(t, "except") && (strings.Contains(t, "ImportError") || strings.Contains(t, "ModuleNotFoundError") || t == "except:" || strings.HasPrefix(t, "except Exception"))
-		return catches && goesOn(lines[i+1:], indent)
-	}
-	return false
+	return opener == "try:" && caught(lines, at, indentOf(lines[o]), func(t string) bool {
+		return strings.HasPrefix(t, "except") && (strings.Contains(t, "ImportError") || strings.Contains(t, "ModuleNotFoundError") || t == "except:" || strings.HasPrefix(t, "except Exception"))
+	}, goesOn)
 }
 
-// goesOn reports whether the body of an except neither ends the program nor raises.
-func goesOn(body []string, indent int) bool {
-	return every(body, indent, func(t string) bool {
-		return !strings.Contains(t, "exit(") && !strings.HasPrefix(t, "raise") && !strings.HasPrefix(t, "subprocess") && !strings.HasPrefix(t, "os.system")
-	})
-}
-
-// every reports whether all lines of a block are so: those that are indented more than the line that opens it.
-func every(body []string, indent int, so func(line string) bool) bool {
-	for _, line := range body[:min(len(body), near)] {
-		t := strings.TrimSpace(line)
-		if t == "" {
-			continue
-		}
-		if indentOf(line) <= indent {
-			return true
-		}
-		if !so(t) {
-			return false
-		}
-	}
-	return true
+// goesOn reports whether a line of an except neither ends the program nor raises.
+func goesOn(t string) bool {
+	return !strings.Contains(t, "exit(") && !strings.HasPrefix(t, "raise") && !strings.HasPrefix(t, "subprocess") && !strings.HasPrefix(t, "os.system")
 }
 
 func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }

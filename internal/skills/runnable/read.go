@@ -222,7 +222,7 @@ func (p place) script(text string) {
 	}
 	switch {
 	case ext == ".py" || strings.HasPrefix(runs, "python") || runs == "uv":
-		pythonReader{place: p}.python(text)
+		pythonReader{p}.python(text)
 	case ext == ".sh" || ext == ".bash" || runs == "sh" || runs == "bash" || runs == "dash" || runs == "zsh" || runs == "ksh":
 		shellReader{p}.shell(text)
 	case ext == ".js" || ext == ".mjs" || ext == ".cjs" || ext == ".ts" || runs == "node" || runs == "bun" || runs == "deno":

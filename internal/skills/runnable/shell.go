@@ -157,7 +157,7 @@ func (p shellReader) hereDocument(s *syntax.Stmt) {
 		}
 		switch program := path.Base(literal(call.Args[0])); {
 		case strings.HasPrefix(program, "python"):
-			pythonReader{place: p.place}.python(literal(r.Hdoc))
+			pythonReader(p).python(literal(r.Hdoc))
 		case program == "node" || program == "bun":
 			p.javascript(literal(r.Hdoc))
 		}
@@ -298,7 +298,7 @@ func (p shellReader) pythonArguments(words []string) {
 			continue
 		}
 		if w == "-c" {
-			pythonReader{place: p.place}.python(words[i+1])
+			pythonReader(p).python(words[i+1])
 			return
 		}
 		switch module := words[i+1]; module {
@@ -308,7 +308,7 @@ func (p shellReader) pythonArguments(words []string) {
 			p.need(Module, "ensurepip") // without it, venv makes none with pip
 		default:
 			if !strings.HasPrefix(module, "scripts") {
-				pythonReader{place: p.place}.pythonImport(module)
+				pythonReader(p).pythonImport(module)
 			}
 		}
 		return
