@@ -72,7 +72,7 @@ type scanner struct {
 	cut   bool // a limit was reached
 	// of the file at hand
 	name  string
-	next  string         // the line after the one at hand
+	rest  []byte         // what is behind the line at hand
 	count map[string]int // findings by rule
 }
 
@@ -162,9 +162,7 @@ func (s *scanner) text(ctx context.Context, data []byte) {
 			return
 		}
 		line, rest, _ := bytes.Cut(data, []byte("\n"))
-		data = rest
-		next, _, _ := bytes.Cut(data, []byte("\n"))
-		s.next = string(next[:min(len(next), maxLine)])
+		data, s.rest = rest, rest
 		at := inCode
 		if apart {
 			at = inFence

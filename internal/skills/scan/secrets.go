@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"bytes"
 	"math"
 	"regexp"
 	"strings"
@@ -47,11 +48,12 @@ const privateKey = "private key"
 var exampleLine = regexp.MustCompile(`(?i)\b(?:examples?|sample|dummy|fake|placeholder)\b`)
 
 // abridged reports whether the header of a key stands before what documents write in the place of one.
-func abridged(line, next string) bool {
+func (s *scanner) abridged(line string) bool {
 	_, after, _ := strings.Cut(line, "PRIVATE KEY-----")
 	body := strings.TrimSpace(strings.ReplaceAll(after, `\n`, " "))
 	if body = strings.Trim(body, `"'`); body == "" {
-		body = strings.TrimSpace(next)
+		next, _, _ := bytes.Cut(s.rest, []byte("\n"))
+		body = strings.TrimSpace(string(next[:min(len(next), maxLine)]))
 	}
 	return body != "" && (placeholder.MatchString(body) || len(body) < 16)
 }
@@ -73,11 +75,11 @@ func (s *scanner) secrets(line, lower string, number int) {
 		if f.entropy > 0 && (entropy(text) < f.entropy || placeholder.MatchString(text)) {
 			continue
 		}
-		if f.hint == privateKey && abridged(line, s.next) {
+		if f.hint == privateKey && s.abridged(line) {
 			continue
 		}
 		severity := sandbox.SeverityError
-		if f.generic || !strings.Contains(f.hint, " ") && exampleLine.MatchString(line) {
+		if f.generic || f.hint != privateKey && exampleLine.MatchString(line) {
 			severity = sandbox.SeverityWarning
 		}
 		s.add("secret", severity, number, "looks like "+f.what+": take it out, and revoke it")
