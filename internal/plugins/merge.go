@@ -16,10 +16,7 @@ import (
 var reference = regexp.MustCompile(`\$\{([^}:]*)(:-[^}]*)?\}`)
 
 // rootNames stand for folders in the sandbox of a stdio server.
-var rootNames = map[string]string{
-	"CLAUDE_PLUGIN_ROOT": sandbox.PluginRoot, "PLUGIN_ROOT": sandbox.PluginRoot,
-	"CLAUDE_PLUGIN_DATA": sandbox.PluginData, "PLUGIN_DATA": sandbox.PluginData,
-}
+var rootNames = sandbox.PluginFolders()
 
 const userConfigPrefix = "user_config."
 

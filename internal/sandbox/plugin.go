@@ -101,10 +101,16 @@ type UserServers struct {
 
 // Folders of a plugin's stdio server, in the server's own sandbox.
 const (
-	PluginFiles = "/srv/plugin"      // the plugin as it was installed, read-only
-	PluginRoot  = "/srv/home/plugin" // a copy of it, where the server may write, as on its author's machine
-	PluginData  = "/srv/home"        // the home folder, which is kept
+	PluginFiles = "/srv/plugin"          // the plugin as it was installed, read-only
+	PluginData  = "/srv/home"            // the home folder, which is kept
+	PluginRoot  = PluginData + "/plugin" // a copy of the files in it, where the server may write, as on its author's machine
 )
+
+// PluginFolders returns the names by which a plugin's configuration, and the environment of its programs, have these
+// folders: those of Claude Code and of Agent Plugins.
+func PluginFolders() map[string]string {
+	return map[string]string{"CLAUDE_PLUGIN_ROOT": PluginRoot, "PLUGIN_ROOT": PluginRoot, "CLAUDE_PLUGIN_DATA": PluginData, "PLUGIN_DATA": PluginData}
+}
 
 // PluginInstall is a request to install a plugin.
 type PluginInstall struct {

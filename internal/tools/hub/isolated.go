@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,10 +40,12 @@ func (c *dial) isolated(t *serverconfig.Target) transport.IsolatedServer {
 
 // pluginFolders are the variables by which a program of a plugin finds its folders; what the plugin sets itself counts.
 func pluginFolders() []string {
-	return []string{
-		"CLAUDE_PLUGIN_ROOT=" + sandbox.PluginRoot, "PLUGIN_ROOT=" + sandbox.PluginRoot,
-		"CLAUDE_PLUGIN_DATA=" + sandbox.PluginData, "PLUGIN_DATA=" + sandbox.PluginData,
+	var list []string
+	folders := sandbox.PluginFolders()
+	for _, name := range slices.Sorted(maps.Keys(folders)) {
+		list = append(list, name+"="+folders[name])
 	}
+	return list
 }
 
 func (c *dial) isolatedTransport(ctx context.Context, l *link, log *slog.Logger) (mcp.Transport, error) {
