@@ -69,7 +69,7 @@ func (a *AuditViews) check(bad func(key, format string, args ...any)) {
 		bad("audit.keep_segments", "goes together with audit.archive: nothing is removed that is not archived")
 	}
 	if _, err := a.Prefixes(); err != nil {
-		bad("audit.webhook_addresses", "%s; write networks such as 10.1.0.0/16", err)
+		bad("audit.webhook_addresses", "%s", err)
 	}
 	if a.Webhook != "" && !strings.HasPrefix(a.Webhook, "https://") && !strings.HasPrefix(a.Webhook, "http://") {
 		bad("audit.webhook", "is not https://host/path")

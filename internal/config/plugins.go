@@ -31,7 +31,7 @@ func (p Plugins) Prefixes() ([]netip.Prefix, error) { return networks.Parse(p.Ad
 
 func (p Plugins) check(bad func(key, format string, args ...any)) {
 	if _, err := p.Prefixes(); err != nil {
-		bad("plugins.addresses", "%s; write networks such as 10.1.0.0/16", err)
+		bad("plugins.addresses", "%s", err)
 	}
 	for _, f := range p.Folders {
 		if !filepath.IsAbs(f) || filepath.Clean(f) == "/" {

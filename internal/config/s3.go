@@ -31,7 +31,7 @@ func (s S3) Prefixes() ([]netip.Prefix, error) { return networks.Parse(s.Address
 
 func (s S3) check(bad func(key, format string, args ...any)) {
 	if _, err := s.Prefixes(); err != nil {
-		bad("s3.addresses", "%s; write networks such as 10.1.0.0/16", err)
+		bad("s3.addresses", "%s", err)
 	}
 	if s.Endpoint != "" && !strings.HasPrefix(s.Endpoint, "https://") && !strings.HasPrefix(s.Endpoint, "http://") {
 		bad("s3.endpoint", "%q is not https://host[:port]", s.Endpoint)

@@ -50,7 +50,7 @@ func (s *Server) checkIsolation() error {
 		return InvalidField("run_as", "has no meaning with sandbox: there it gets a uid of its own")
 	}
 	if _, err := networks.Parse(s.Sandbox.Addresses); err != nil {
-		return InvalidField("sandbox.addresses", "%s; write networks such as 10.1.0.0/16", err)
+		return InvalidField("sandbox.addresses", "%s", err)
 	}
 	if len(s.Sandbox.Mounts) > maxIsolatedMounts {
 		return InvalidField("sandbox.mounts", "%d, at most %d", len(s.Sandbox.Mounts), maxIsolatedMounts)
