@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"net"
@@ -165,9 +164,6 @@ func compareChecks(t *testing.T, scenario string, d, b score, expected baseline)
 	}
 }
 
-// updatePasses notes which checks pass, in place of holding what passed before.
-var updatePasses = flag.Bool("update-passes", false, "write testdata/conformance-passes.json")
-
 var passesFile sync.Mutex
 
 // hold holds the checks that have passed behind /mcp, scenario by scenario, whatever the reference server scores by
@@ -181,7 +177,7 @@ func hold(t *testing.T, run string, behind scores) {
 	text, err := os.ReadFile(file)
 	must(t, err)
 	must(t, json.Unmarshal(text, &all))
-	if *updatePasses {
+	if *update {
 		all[run] = map[string][]string{}
 		for scenario, s := range behind {
 			for _, check := range slices.Sorted(maps.Keys(s.ok)) {
@@ -205,7 +201,7 @@ func hold(t *testing.T, run string, behind scores) {
 		}
 	}
 	if held == 0 {
-		t.Errorf("nothing is known to pass in %s: go test ./internal/e2e -run TestConformance -update-passes", run)
+		t.Errorf("nothing is known to pass in %s: go test ./internal/e2e -run TestConformance -update", run)
 	}
 	t.Logf("%d checks pass, as before", held)
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the answers of TestExamples into docs/api/examples.json")
+var update = flag.Bool("update", false, "write what the tests of -run hold: docs/api/examples.json, docs/compatibility.md, testdata")
 
 // apiExample is a request of docs/api/examples.json with its answer: JSON, a text as a JSON string, or nothing.
 type apiExample struct {

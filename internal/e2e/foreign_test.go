@@ -4,7 +4,6 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io/fs"
 	"net"
@@ -19,9 +18,6 @@ import (
 
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
-
-// updateForeign writes what ran into docs/compatibility.md instead of comparing it.
-var updateForeign = flag.Bool("update-foreign", false, "write the table of docs/compatibility.md")
 
 // foreign is what other people wrote, of fixed versions.
 type foreign struct {
@@ -271,11 +267,11 @@ func compareForeign(t *testing.T, table *foreignTable) {
 		t.Fatalf("%s has no place for the table", file)
 	}
 	made := before + begin + "| | what | as documented | |\n|---|---|---|---|\n" + strings.Join(table.rows, "\n") + "\n" + end + after
-	if *updateForeign {
+	if *update {
 		must(t, os.WriteFile(file, []byte(made), 0o644))
 		return
 	}
 	if made != string(text) {
-		t.Errorf("docs/compatibility.md says something else; -update-foreign writes:\n%s", strings.Join(table.rows, "\n"))
+		t.Errorf("docs/compatibility.md says something else; -update writes:\n%s", strings.Join(table.rows, "\n"))
 	}
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +12,6 @@ import (
 
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
-
-// updatePage writes the picture of a page in five scripts anew; look at it before it is committed.
-var updatePage = flag.Bool("update-page", false, "write testdata/scripts.png")
 
 // builtIn starts a server that has the built-in templates with images of their own beside the one of the tests.
 func builtIn(t *testing.T, o options) *server {
@@ -315,7 +311,7 @@ pdftoppm -r 60 -gray -png -singlefile report.pdf page
 			t.Errorf("no font %s in %s (%s)", font, r.Stdout, r.Stderr)
 		}
 	}
-	if *updatePage {
+	if *update { // look at it before it is committed
 		must(t, os.WriteFile(golden, s.png(t, "office", "/mnt/user-data/workspace/page.png"), 0o644))
 	}
 	put("want.png", golden)

@@ -42,9 +42,9 @@ lines.on("line", (line) => {
 });
 `
 
-// npmRegistry serves the package hello-mcp at https://localhost:PORT. It returns the address, and the file of the
-// authority that its certificate is from.
-func npmRegistry(t *testing.T, dir string) (address, authority string) {
+// npmRegistry serves the package hello-mcp at https://localhost:PORT, and puts the authority that its certificate is from
+// into dir/authority.pem. It returns the address.
+func npmRegistry(t *testing.T, dir string) string {
 	t.Helper()
 	var archive bytes.Buffer
 	packed := gzip.NewWriter(&archive)
@@ -68,8 +68,7 @@ func npmRegistry(t *testing.T, dir string) (address, authority string) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
 	must(t, err)
-	authority = filepath.Join(dir, "authority.pem")
-	must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "authority.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644))
 
 	r := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
@@ -88,7 +87,7 @@ func npmRegistry(t *testing.T, dir string) (address, authority string) {
 	t.Cleanup(r.Close)
 	_, port, err := net.SplitHostPort(r.Listener.Addr().String())
 	must(t, err)
-	return "localhost:" + port, authority
+	return "localhost:" + port
 }
 
 // TestInstalledServer: `skerry mcp install` fetches what npx starts, and then the server starts without a way out.
@@ -98,7 +97,7 @@ func TestInstalledServer(t *testing.T) {
 		t.Run(o.driver+"/"+o.runtime, func(t *testing.T) {
 			needDriver(t, o.driver, o.runtime)
 			shared := sharedFolder(t)
-			registry, _ := npmRegistry(t, shared)
+			registry := npmRegistry(t, shared)
 			config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
 				"hello": map[string]any{
 					"command": "npx", "args": []string{"-y", "hello-mcp"},
