@@ -10,16 +10,17 @@ import (
 // Role says what a caller may do. What each route takes stands beside it in internal/api/rest.
 type Role string
 
-// The roles. Each has all rights of the former ones, except RoleAuditor.
+// The roles. Each has all rights of the former ones, except RoleAuditor and RolePack.
 const (
 	RoleAgent     Role = "agent"     // uses the threads of its user
 	RoleDeveloper Role = "developer" // and manages skills, plugins and logins of its user, and decides approvals
 	RoleAdmin     Role = "admin"     // and administers its tenant
 	RoleAuditor   Role = "auditor"   // reads the audit log of its tenant, and nothing else
+	RolePack      Role = "pack"      // provides tool packs for its tenant, and nothing else
 )
 
 // Roles lists all there are.
-func Roles() []Role { return []Role{RoleAgent, RoleDeveloper, RoleAdmin, RoleAuditor} }
+func Roles() []Role { return []Role{RoleAgent, RoleDeveloper, RoleAdmin, RoleAuditor, RolePack} }
 
 // Ways in which a caller has shown who it is.
 const (

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Bounds of what is asked to run. The OpenAPI document states them, and every way to an exec is held to them by Validate.
@@ -22,6 +23,7 @@ const (
 	MaxSandboxEnvBytes = 256 << 10
 	MaxCwdBytes        = 4096
 	MaxModuleBytes     = 256 // of the name of a Python module
+	MaxDescription     = 500 // characters, of what a caller says of a program
 )
 
 var moduleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
@@ -127,13 +129,21 @@ func checkCwd(dir string) error {
 var ContextLanguages = []string{"python", "typescript", "javascript"}
 
 // Languages are those of a Code.
-var Languages = []string{"typescript", "javascript", "python", "bash"}
+var Languages = []string{"typescript", "javascript", "python", "bash", wasmLanguage}
+
+// shortLanguages are the other names of languages: the endings of their files.
+var shortLanguages = map[string]string{"ts": "typescript", "js": "javascript", "py": "python", "sh": "bash"}
+
+// LanguageOf returns the language that a short name stands for. Any other name is its own.
+func LanguageOf(name string) string { return cmp.Or(shortLanguages[name], name) }
 
 // Validate refuses a program that cannot be right. The language of one without a context is known by now.
 func (c *Code) Validate() error {
 	switch {
 	case c.ContextID == "" && !slices.Contains(Languages, c.Language):
-		return InvalidField("language", "%.40q is none of %s", c.Language, strings.Join(Languages, ", "))
+		return InvalidField("language", "%.40q is none of %s; ts, js, py and sh stand for them", c.Language, strings.Join(Languages, ", "))
+	case utf8.RuneCountInString(c.Description) > MaxDescription:
+		return InvalidField("description", "has more than %d characters", MaxDescription)
 	case strings.TrimSpace(c.Text) == "":
 		return InvalidField("code", "is empty")
 	case len(c.Text) > MaxCodeBytes:
@@ -144,6 +154,11 @@ func (c *Code) Validate() error {
 		return InvalidField("max_output_chars", "want 0 to %d", MaxOutputChars)
 	case c.ContextID != "" && len(c.EnvSecrets) > 0:
 		return InvalidField("env_secrets", "a context would keep them after this run; run the code without context_id")
+	}
+	if c.ContextID == "" && c.Language == wasmLanguage {
+		if err := checkWasm(c.Text); err != nil {
+			return err
+		}
 	}
 	return checkInput("", c.Env, c.EnvSecrets)
 }

@@ -75,6 +75,14 @@ func TestCheckCommand(t *testing.T) {
 		"cwd    ":          {&Script{Path: "a", Cwd: "/a"}, &Script{Path: "a", Cwd: "a"}},
 		"code":             {&Code{Language: "bash", Text: long(MaxCodeBytes)}, &Code{Language: "bash", Text: long(MaxCodeBytes + 1)}},
 		"code ":            {&Code{Language: "bash", Text: "a"}, &Code{Language: "bash", Text: " \n"}},
+		"code  ":           {&Code{Language: "wasm", Text: "AGFzbQEAAAA=\n"}, &Code{Language: "wasm", Text: "AGFzbQEAAAA"}},
+		"code   ":          {&Code{Language: "wasm", Text: "/mnt/user-data/workspace/a.wasm"}, &Code{Language: "wasm", Text: "/mnt/user-data/../a.wasm"}},
+		"code    ":         {&Code{Language: "wasm", Text: "/mnt/skills/public/a/b.wasm"}, &Code{Language: "wasm", Text: "/home/agent/a.wasm"}},
+		"code     ":        {&Code{Language: "wasm", Text: "/mnt/plugins/a/b.wasm"}, &Code{Language: "wasm", Text: "/mnt/user-data/a.py"}},
+		"code      ":       {&Code{ContextID: "c", Text: "print(1)"}, &Code{Language: "wasm", Text: "print(1)"}},
+		"code       ":      {&Code{Language: "wasm", Text: "AGFzbQEAAAA="}, &Code{Language: "wasm", Text: "AGFzbQ0AAQA="}}, // a component
+		"code        ":     {&Code{Language: "wasm", Text: "AGFzbQEAAAA="}, &Code{Language: "wasm", Text: "f0VMRgIBAQA="}}, // a program of Linux
+		"code         ":    {&Code{Language: "wasm", Text: "/mnt/skills/a.wasm"}, &Code{Language: "wasm", Text: "/mnt/skills/\x00.wasm"}},
 		"language":         {&Code{ContextID: "c", Text: "a"}, &Code{Language: "ruby", Text: "a"}},
 		"language ":        {&ContextRequest{Language: "python"}, &ContextRequest{Language: "bash"}},
 		"cwd  ":            {&ContextRequest{Language: "python", Cwd: "/" + long(MaxCwdBytes-1)}, &ContextRequest{Language: "python", Cwd: "/" + long(MaxCwdBytes)}},

@@ -62,7 +62,8 @@ func (s TerminalSize) Valid() bool {
 
 // Code is a request to run a program text.
 type Code struct {
-	Language       string // "typescript", "javascript", "python", "bash"; "" = that of the context, else the configured one
+	Language       string // one of Languages; "" = that of the context, else the configured one
+	Description    string `json:",omitempty"` // what it does, in the caller's words: for lists and the audit log
 	ContextID      string `json:",omitempty"` // "" = a fresh interpreter
 	Text           string
 	Env            map[string]string
@@ -105,6 +106,7 @@ type ToolCall struct {
 	Status string `json:"status"` // "ok", "error", "denied" or "timeout"
 	Millis int64  `json:"ms"`
 	Error  string `json:"error,omitempty"`
+	Bytes  int64  `json:"-"` // of the result that the code got, also of one in a file
 }
 
 // Result is an exec as the API shows it, running or ended. ToolsCalled is nil for a plain exec.
@@ -158,11 +160,13 @@ type Event struct {
 
 // ExecInfo is one line of the list of execs of a thread.
 type ExecInfo struct {
-	ExecID     string    `json:"exec_id"`
-	Action     string    `json:"action"` // "exec", "execute_code" or "skill_run"
-	Subject    string    `json:"subject"`
-	Status     Status    `json:"status"`
-	ExitCode   *int      `json:"exit_code"`
-	Background bool      `json:"background"`
-	StartedAt  time.Time `json:"started_at"`
+	ExecID  string `json:"exec_id"`
+	Action  string `json:"action"` // "exec", "execute_code" or "skill_run"
+	Subject string `json:"subject"`
+	// Description is what the caller of execute_code said that the code does.
+	Description string    `json:"description,omitempty"`
+	Status      Status    `json:"status"`
+	ExitCode    *int      `json:"exit_code"`
+	Background  bool      `json:"background"`
+	StartedAt   time.Time `json:"started_at"`
 }

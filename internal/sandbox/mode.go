@@ -6,7 +6,7 @@ import "time"
 const (
 	ModeDirect = "direct" // every tool is registered with the model
 	ModeCode   = "code"   // the model writes code that calls them
-	ModeAuto   = "auto"   // direct up to CodeSettings.AutoThreshold tools, code above
+	ModeAuto   = "auto"   // direct while the definitions have at most CodeSettings.AutoTokens, code above
 )
 
 // CodeSettings say how the agents of one tenant get their tools and run code. It is the section
@@ -14,7 +14,7 @@ const (
 type CodeSettings struct {
 	Disabled       bool   // agents are offered no execute_code, and so every mode is direct
 	Mode           string // ModeDirect, ModeCode or ModeAuto; of threads that ask for none
-	AutoThreshold  int    // tools that ModeAuto still offers directly
+	AutoTokens     int    // of definitions that ModeAuto still offers directly
 	Language       string // of execute_code when a call names none
 	Timeout        time.Duration
 	MaxOutputChars int // of stdout, when a call says nothing
@@ -22,12 +22,12 @@ type CodeSettings struct {
 
 // DefaultCodeSettings are the settings when nothing is configured.
 func DefaultCodeSettings() CodeSettings {
-	return CodeSettings{Mode: ModeAuto, AutoThreshold: 20, Language: "typescript", Timeout: DefaultCodeTimeout, MaxOutputChars: 10_000}
+	return CodeSettings{Mode: ModeAuto, AutoTokens: 3000, Language: "typescript", Timeout: DefaultCodeTimeout, MaxOutputChars: 10_000}
 }
 
 // ModeOf returns the mode of a thread that asked for a mode ("" = it asked for none): ModeDirect or
-// ModeCode. tools is how many tools its model would see (ToolSet.Shown).
-func (s CodeSettings) ModeOf(asked string, tools int) string {
+// ModeCode. tokens is what its model would read of tools (ToolSet.ShownTokens).
+func (s CodeSettings) ModeOf(asked string, tokens int) string {
 	if asked == "" {
 		asked = s.Mode
 	}
@@ -36,7 +36,7 @@ func (s CodeSettings) ModeOf(asked string, tools int) string {
 		return ModeDirect
 	case asked == ModeDirect || asked == ModeCode:
 		return asked
-	case tools > s.AutoThreshold:
+	case tokens > s.AutoTokens:
 		return ModeCode
 	}
 	return ModeDirect

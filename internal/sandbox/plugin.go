@@ -15,7 +15,7 @@ type Plugin struct {
 	Keywords    []string     `json:"keywords,omitempty"`
 	Format      string       `json:"format"`  // "claude" or "agent-plugins"
 	Enabled     bool         `json:"enabled"` // for the user who asked
-	Shared      bool         `json:"shared"`  // an administrator installed it for all users of the tenant
+	Shared      bool         `json:"shared"`  // all users of the tenant have it
 	Digest      string       `json:"digest"`  // of all files: "sha256:" and 64 hex digits
 	Location    string       `json:"location"`
 	Source      PluginSource `json:"source"`
@@ -34,7 +34,7 @@ type PluginContents struct {
 
 // PluginSource says where a plugin came from, without secrets.
 type PluginSource struct {
-	Kind        string `json:"kind"`                  // "archive", "git", "folder"
+	Kind        string `json:"kind"`                  // "archive", "git", "folder", or "server"
 	From        string `json:"from,omitempty"`        // URL, or the name of a file
 	Ref         string `json:"ref,omitempty"`         // branch or tag that was asked for
 	Commit      string `json:"commit,omitempty"`      // of a git source
@@ -85,13 +85,15 @@ type PluginOption struct {
 	Value       any    `json:"value,omitempty"`    // "***" when Sensitive
 }
 
-// UserServer is an MCP server that a plugin adds for one user.
+// UserServer is an MCP server that a plugin adds for one user, or a tool pack.
 type UserServer struct {
 	Name   string            // plugin:<plugin>:<server>
 	Config []byte            // as a value of mcpServers; what concerns the host has no effect in it
 	Values map[string]string // what ${NAME} in it stands for, and nothing else does
 	Root   string            // host folder of the plugin, read-only for its stdio servers
-	Key    string            // names the contents of Root
+	Key    string            // names the contents of Root; of a pack, which one it is
+	Pack   ToolPack          // answers in the place of an MCP server; nil for a plugin's server
+	Tenant string            // of a pack: the one whose users have it; "" for all
 }
 
 // UserServers are those of one user, which do not change. As long as nothing does, one user's are the same pointer.
@@ -136,7 +138,18 @@ type PluginMessage struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Marketplace is a list of plugins that was added.
+// TypedCommand is a message of a user: a command of a plugin, or a message like any other.
+type TypedCommand struct {
+	Recognised bool      `json:"recognised"`
+	Message    string    `json:"message" doc:"What to send to the agent: the text of the command, or the message as it came"`
+	Command    string    `json:"command,omitempty" doc:"The command, as plugin:command"`
+	Args       string    `json:"args,omitempty"`
+	Unknown    string    `json:"unknown,omitempty" doc:"The name of a message that has the form of a command and is none"`
+	Near       []string  `json:"near,omitempty" doc:"Commands whose names look like the unknown one, at most 3"`
+	Findings   []Finding `json:"findings"`
+}
+
+// Marketplace is a list of plugins, and of skills that are no part of one, that was added.
 type Marketplace struct {
 	Name        string             `json:"name"`
 	Owner       string             `json:"owner,omitempty"`
@@ -144,10 +157,11 @@ type Marketplace struct {
 	Source      PluginSource       `json:"source"`
 	AddedAt     time.Time          `json:"added_at"`
 	Plugins     []MarketplaceEntry `json:"plugins"`
+	Skills      []MarketplaceEntry `json:"skills,omitempty"`
 	Findings    []Finding          `json:"findings"`
 }
 
-// MarketplaceEntry is one plugin of a marketplace.
+// MarketplaceEntry is one plugin of a marketplace, or one skill.
 type MarketplaceEntry struct {
 	Name        string `json:"name"`
 	DisplayName string `json:"display_name,omitempty"`
@@ -157,5 +171,5 @@ type MarketplaceEntry struct {
 	Source      string `json:"source"`            // "path", "git", "archive"
 	Pinned      bool   `json:"pinned"`            // to a commit or a hash
 	Problem     string `json:"problem,omitempty"` // why it cannot be installed
-	Installed   bool   `json:"installed"`         // the caller has a plugin of that name from this marketplace
+	Installed   bool   `json:"installed"`         // the caller has a plugin of that name from this marketplace; never of a skill
 }

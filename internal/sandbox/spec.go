@@ -140,6 +140,10 @@ const (
 	LabelUID = "io.skerry.uid"
 )
 
+// RoleSecond is the role of a thread's second sandbox, which runs scripts of skills beside the thread's own. It ends with
+// the server of LabelReplica: no other one adopts it.
+const RoleSecond = "second"
+
 // RolePool is the role of a sandbox that was made for the pool of its template. It keeps it when a thread has it.
 const RolePool = "pool"
 
@@ -162,6 +166,8 @@ type Template struct {
 	JavaScript string `json:"javascript,omitempty" yaml:"javascript"`
 	// Deno is what Deno lets such a program do, where it is the runtime; nil: all that the sandbox does.
 	Deno *DenoPermissions `json:"deno,omitempty" yaml:"deno"`
+	// Wasm is what a WebAssembly module may use; nil: the defaults.
+	Wasm *Wasm `json:"wasm,omitempty" yaml:"-"`
 	// Loosened are the points of the hardening that its sandboxes lack.
 	Loosened []Loosening `json:"loosened,omitempty" yaml:"-"`
 	// Env is in every exec, below what the sandbox and the exec are given.

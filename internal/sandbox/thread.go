@@ -62,6 +62,10 @@ type ThreadInfo struct {
 	Mode         string            `json:"mode,omitempty"`        // asked for: ModeDirect, ModeCode or ModeAuto; "" = none
 	Skills       []string          `json:"skills,omitzero"`       // the only ones that it has; nil = all that are on
 	Capabilities []string          `json:"capabilities,omitzero"` // the only ones that count in it; nil = all that a caller has
-	CreatedAt    time.Time         `json:"created_at"`
-	LastActiveAt time.Time         `json:"last_active_at"`
+	// ActiveTools are the printed names of tools that its agent activated, oldest first; at most MaxActiveTools.
+	ActiveTools []string `json:"active_tools,omitempty" doc:"Tools that a full search showed, or that were activated by name, oldest first"`
+	// Channels are those of the thread's skills, by name. No view shows them.
+	Channels     map[string]SkillChannel `json:"channels,omitempty" hidden:"true"`
+	CreatedAt    time.Time               `json:"created_at"`
+	LastActiveAt time.Time               `json:"last_active_at"`
 }

@@ -1,14 +1,18 @@
 package sandbox
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
 
 // ToolServer is one MCP server as a thread sees it.
 type ToolServer struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	Transport   string `json:"transport"` // "stdio" or "http"
+	Transport   string `json:"transport"` // "stdio", "http" or "pack"
 	ToolCount   int    `json:"tool_count"`
-	State       string `json:"state"` // "idle" (not yet connected), "ready", "failed", "needs_login" (a person has to log in first)
+	State       string `json:"state"` // "idle" (not yet connected), "ready", "failed", "needs_login" (a person has to log in first), "unavailable" (the pack has gone, and may come back)
 	Error       string `json:"error,omitempty"`
 }
 
@@ -39,7 +43,26 @@ type Tool struct {
 	Summary    string   // one line for lists, in place of the description's beginning
 	Keywords   []string // words by which a search finds the tool too
 	Requires   []string // capabilities that a caller of the tool needs, all of them
+
+	// Active: the thread's agent activated it, so its definition is put before the model in every mode.
+	Active bool
 }
+
+// MaxActiveTools is how many tools of a thread are active at most.
+const MaxActiveTools = 100
+
+// PrintedServer is the part of a printed name that stands for the server.
+func PrintedServer(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// PrintedName is how a tool is written where there is one name for it.
+func PrintedName(server, tool string) string { return PrintedServer(server) + "__" + tool }
 
 // Disclosure is when a tool's definition is put before a model. "" leaves it to the mode.
 type Disclosure string
@@ -62,25 +85,66 @@ type ToolRef struct {
 type ToolSet struct {
 	Hash  string
 	Tools []Tool // sorted by server, then name
+	// Skills are the tools of skills with a channel which the thread's agent activated, for wrappers: they are on no list.
+	Skills []Tool
+	// Channels: a skill of the thread has a channel.
+	Channels bool
 }
 
-// Shown is how many definitions of tools a model sees when it gets them directly. Tools that only a search
-// finds take no room.
-func (s ToolSet) Shown() int {
+// bytesPerToken is how many bytes of a definition are estimated as one token of a model. Vocabularies differ; with
+// o200k the estimate is 5 to 10 % too high for the tools of real servers (bench, TestEstimate).
+const bytesPerToken = 4
+
+// Tokens estimates what the definition of a tool costs a model that gets it directly: a quarter of the bytes of its
+// printed name, its description and its input schema.
+func (t Tool) Tokens() int {
+	return (len(t.Printed) + len(t.Description) + len(t.Input) + bytesPerToken - 1) / bytesPerToken
+}
+
+// ShownTokens estimates what a model reads when it gets the tools directly. Tools that only a search finds take no
+// room.
+func (s ToolSet) ShownTokens() int {
 	n := 0
 	for _, t := range s.Tools {
 		if t.Disclosure != DiscloseDeferred {
-			n++
+			n += t.Tokens()
 		}
 	}
 	return n
 }
 
-// ToolQuery asks for tools. Detail is "name", "desc" or "full".
+// WithActive returns the set with the tools of these printed names marked as active ones.
+func (s ToolSet) WithActive(names []string) ToolSet {
+	if len(names) == 0 {
+		return s
+	}
+	s.Tools = slices.Clone(s.Tools)
+	for i := range s.Tools {
+		s.Tools[i].Active = slices.Contains(names, s.Tools[i].Printed)
+	}
+	return s
+}
+
+// How much of a tool a search answers with.
+const (
+	DetailName = "name"
+	DetailDesc = "desc" // when a query names none
+	DetailFull = "full"
+)
+
+// MaxToolsFound is how many tools a search answers with at most.
+const MaxToolsFound = 15
+
+// ToolQuery asks for tools. Detail is one of the constants.
 type ToolQuery struct {
 	Query  string
 	Server string
 	Detail string
+	// Limit is how many tools are described, at most MaxToolsFound; 0: MaxToolsFound, and at DetailFull the few that
+	// fit best.
+	Limit int
+	// OutputSchema asks for the schemas of results too, at DetailFull.
+	OutputSchema bool
 	// Visible reports of a tool whether the caller may know of it, of a server as of a tool without a name; nil: of all.
 	Visible func(Tool) bool `json:"-"`
 }
@@ -107,6 +171,7 @@ type ToolSearch struct {
 	MatchCount   int         `json:"match_count"`
 	Showing      int         `json:"showing"`
 	Tools        []ToolFound `json:"tools"`
+	Also         []string    `json:"also,omitempty" doc:"At detail full without a limit: the names of the next best tools, which are not described"`
 }
 
 // ToolResult is the answer of a tool: structuredContent when there is one, else the text parsed as
@@ -118,12 +183,15 @@ type ToolResult struct {
 	CallID  string          `json:"call_id"`
 	// File is where the whole result is when Result holds only its beginning, as a string.
 	File *ResultFile `json:"file,omitempty"`
+	// Content and Structured are what the server wrote, for those who asked for it: see WithContent.
+	Content    []json.RawMessage `json:"content,omitempty"`
+	Structured json.RawMessage   `json:"structured_content,omitempty"`
 	// Raw is the whole CallToolResult as the server wrote it, with all blocks of content, for those who
 	// pass it on; nil when the tool was not reached.
 	Raw json.RawMessage `json:"-"`
 }
 
-// ResultFile is a result that was kept as a file of the thread, because it is large.
+// ResultFile is a result that was kept as a file of the thread, because it is large, or a file that a tool returned.
 type ResultFile struct {
 	Path   string `json:"path"` // virtual
 	Bytes  int64  `json:"bytes"`

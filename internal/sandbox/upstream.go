@@ -10,12 +10,13 @@ const (
 	UpstreamResources UpstreamKind = "resources"
 	UpstreamTemplates UpstreamKind = "resourceTemplates"
 	UpstreamPrompts   UpstreamKind = "prompts"
+	UpstreamSkills    UpstreamKind = "skills"
 )
 
-// UpstreamItem is one resource, resource template or prompt of an MCP server.
+// UpstreamItem is one resource, resource template, prompt or skill of an MCP server.
 type UpstreamItem struct {
 	Server  string
-	Name    string          // the URI, the URI template, or the prompt's own name
+	Name    string          // the URI, the URI template, or the prompt's own name; of a skill the URI of its SKILL.md
 	Printed string          // of a prompt: "{server}__{prompt}"; else ""
 	Raw     json.RawMessage // the object as the server wrote it
 }

@@ -36,14 +36,17 @@ type UsageItem struct {
 
 // UsageAmounts are what is counted.
 type UsageAmounts struct {
-	Requests       int64   `json:"requests"`
-	Refused        int64   `json:"refused" doc:"Calls that met a limit"`
-	Execs          int64   `json:"execs" doc:"Those that ended"`
-	ExecSeconds    float64 `json:"exec_seconds"`
-	CPUSeconds     float64 `json:"cpu_seconds"`
-	ToolCalls      int64   `json:"tool_calls"`
-	SandboxStarts  int64   `json:"sandbox_starts"`
-	SandboxSeconds float64 `json:"sandbox_seconds"`
+	Requests        int64   `json:"requests"`
+	Refused         int64   `json:"refused" doc:"Calls that met a limit"`
+	Execs           int64   `json:"execs" doc:"Those that ended"`
+	ExecSeconds     float64 `json:"exec_seconds"`
+	CPUSeconds      float64 `json:"cpu_seconds"`
+	ToolCalls       int64   `json:"tool_calls"`
+	CodeToolCalls   int64   `json:"code_tool_calls" doc:"Those of the tool calls that code in sandboxes made"`
+	ToolResultBytes int64   `json:"tool_result_bytes" doc:"What tools answered"`
+	ReturnedBytes   int64   `json:"returned_bytes" doc:"What the callers got of it: the answers to direct calls, and the output of programs that called tools"`
+	SandboxStarts   int64   `json:"sandbox_starts"`
+	SandboxSeconds  float64 `json:"sandbox_seconds"`
 }
 
 // LimitState is a limit with what is taken of it.

@@ -160,6 +160,7 @@ func (p *parser) template(root *yaml.Node) Template {
 				"allow_env": p.list(&t.Deno.Env), "allow_run": p.list(&t.Deno.Run),
 			})
 		},
+		"wasm":         p.wasm(&t.Wasm),
 		"loosen":       p.list(&t.Loosen),
 		"env":          p.variables(&t.Env),
 		"interpreters": p.interpreters(&t.Interpreters),
@@ -167,7 +168,7 @@ func (p *parser) template(root *yaml.Node) Template {
 		"pool":         p.pool(&t.Pool),
 		"kubernetes":   p.kubernetes(&t.ClaimPool),
 		"image": func(field string, n *yaml.Node) {
-			p.fields(n, field+".", map[string]func(string, *yaml.Node){"docker": p.text(&t.Image.Docker), "kubernetes": p.text(&t.Image.Kubernetes), "oci": p.text(&t.Image.OCI)})
+			p.fields(n, field+".", map[string]func(string, *yaml.Node){"docker": p.text(&t.Image.Docker), "kubernetes": p.text(&t.Image.Kubernetes), "remote": p.text(&t.Image.Remote), "oci": p.text(&t.Image.OCI)})
 		},
 		"limits": func(field string, n *yaml.Node) {
 			p.fields(n, field+".", map[string]func(string, *yaml.Node){

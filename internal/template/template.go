@@ -28,6 +28,7 @@ type Template struct {
 	Limits      Limits
 	JavaScript  string                   // "bun", "deno", "node", or "" for the first that is there
 	Deno        *sandbox.DenoPermissions // nil: all
+	Wasm        *sandbox.Wasm            // nil: the defaults
 	Loosen      []string                 // points of the hardening that are taken back: see sandbox.Loosenings
 	// Env, Interpreters and Smoke: see sandbox.Template.
 	Env          map[string]string
@@ -41,6 +42,7 @@ type Template struct {
 type Image struct {
 	Docker     string // a reference
 	Kubernetes string // a reference; "": Docker's
+	Remote     string // a template of the service whose sandboxes they are; "": what the configuration says
 	OCI        string // a folder below the images folder; HostImage is the host's own /usr
 }
 
@@ -131,14 +133,14 @@ var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 func (p *parser) check(t *Template) {
 	bad := p.wrong
 	bad(!namePattern.MatchString(t.Name), "name", "%.80q: use 1 to 63 of a-z, 0-9 and -", t.Name)
-	bad(t.Image == Image{}, "image", "name one for docker, kubernetes or oci, or for several")
+	bad(t.Image == Image{}, "image", "name one for docker, kubernetes, remote or oci, or for several")
 	bad(t.Image.OCI != "" && !namePattern.MatchString(t.Image.OCI), "image.oci", "%.80q: use 1 to 63 of a-z, 0-9 and -", t.Image.OCI)
 	bad(t.Runtime != "runc" && t.Runtime != "runsc", "runtime", "%.40q: want runc or runsc", t.Runtime)
 	bad(len(t.Languages) == 0, "languages", "name at least one")
 	for i, l := range t.Languages {
-		known := slices.Contains([]string{"typescript", "javascript", "python", "bash"}, l)
+		known := slices.Contains(sandbox.Languages, l)
 		field := fmt.Sprintf("languages[%d]", i)
-		bad(!known, field, "%.40q: want typescript, javascript, python or bash", l)
+		bad(!known, field, "%.40q: want typescript, javascript, python, bash or wasm", l)
 		bad(slices.Contains(t.Languages[:i], l), field, "%.40q is there twice", l)
 	}
 	for i, name := range t.Loosen {
@@ -153,6 +155,7 @@ func (p *parser) check(t *Template) {
 	p.checkSmoke(t)
 	p.checkPool(t)
 	p.checkClaim(t)
+	p.checkWasm(t)
 	bad(!slices.Contains([]string{"", "bun", "deno", "node"}, t.JavaScript), "javascript", "%.40q: want bun, deno or node", t.JavaScript)
 	bad(t.Deno != nil && t.JavaScript != "deno", "deno", "is for javascript: deno")
 	if d := t.Deno; d != nil {
@@ -195,7 +198,7 @@ func (t *Template) Vocabulary() sandbox.Template {
 	}
 	return sandbox.Template{
 		Name: t.Name, Description: t.Description, Runtime: t.Runtime, Languages: t.Languages, IdleSeconds: t.IdleSeconds, MaxAgeSeconds: t.MaxAge,
-		Loosened: loosened, JavaScript: t.JavaScript, Deno: t.Deno, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke, Pool: t.Pool, ClaimPool: t.ClaimPool,
+		Loosened: loosened, JavaScript: t.JavaScript, Deno: t.Deno, Wasm: t.Wasm, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke, Pool: t.Pool, ClaimPool: t.ClaimPool,
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(t.Limits.Memory), CPUMillis: int64(t.Limits.CPU), PIDs: t.Limits.PIDs, OpenFiles: t.Limits.OpenFiles,
 			FileBytes: int64(t.Limits.FileSize), TmpBytes: int64(t.Limits.Tmp), DiskBytes: int64(t.Limits.Disk),
@@ -210,6 +213,7 @@ type Home int
 const (
 	InEngine  Home = iota // a container engine on this host
 	InCluster             // nodes of a cluster, which pull them
+	AtService             // the service whose sandboxes they are
 	InFolder              // folders of this host: the driver unpacks nothing by itself
 )
 
@@ -217,6 +221,8 @@ const (
 // whose images are at home there.
 func (t *Template) ImageFor(home Home, imagesDir string) (image string, ok bool) {
 	switch {
+	case home == AtService:
+		return t.Image.Remote, true // "": what the configuration says
 	case home == InCluster:
 		image = cmp.Or(t.Image.Kubernetes, t.Image.Docker)
 		return image, image != ""

@@ -19,7 +19,7 @@ func TestBuiltInTemplates(t *testing.T) {
 	if v.Name != "base" || v.Limits.MemoryBytes != 1<<30 || v.Limits.CPUMillis != 2000 || v.Limits.DiskBytes != 2<<30 {
 		t.Errorf("%+v", v)
 	}
-	if v.IdleSeconds != 900 || len(v.Languages) != 4 || v.Runtime != "runc" || v.Limits.PIDs != 512 || v.Limits.OpenFiles != 4096 {
+	if v.IdleSeconds != 900 || len(v.Languages) != 5 || v.Runtime != "runc" || v.Limits.PIDs != 512 || v.Limits.OpenFiles != 4096 {
 		t.Errorf("%+v", v)
 	}
 	if v.Limits.FileBytes != 1<<30 || v.Limits.TmpBytes != 256<<20 {
@@ -42,6 +42,7 @@ func TestImageFor(t *testing.T) {
 		{&Template{Image: Image{Docker: "a"}}, InFolder, "/images/rootfs", false},
 		{&cluster, InCluster, "registry/a@sha256:1", true}, {&cluster, InEngine, "a", true},
 		{&Template{Image: Image{Kubernetes: "k"}}, InEngine, "", false},
+		{&Template{Image: Image{Remote: "desktop"}}, AtService, "desktop", true}, {&host, AtService, "", true},
 	} {
 		image, ok := c.t.ImageFor(c.home, "/images")
 		if ok != c.ok || ok && image != c.image {
@@ -105,6 +106,23 @@ func TestDeno(t *testing.T) {
 	}
 }
 
+func TestWasm(t *testing.T) {
+	for text, want := range map[string]sandbox.Wasm{"": {MemoryBytes: 32 << 20}, "wasm: {cpu_s: 7}\n": {MemoryBytes: 32 << 20, CPUSeconds: 7}, "wasm: {memory: 64MiB}\n": {MemoryBytes: 64 << 20}} {
+		got, err := Parse([]byte(good + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := got.Vocabulary()
+		if v.WasmMemory() != want.MemoryBytes || (v.Wasm != nil && v.Wasm.CPUSeconds != want.CPUSeconds) {
+			t.Errorf("%s: %d, %+v", text, v.WasmMemory(), v.Wasm)
+		}
+	}
+	large := sandbox.Template{Limits: sandbox.Limits{MemoryBytes: 64 << 30}}
+	if large.WasmMemory() != 4<<30 {
+		t.Errorf("of 64 GiB: %d", large.WasmMemory())
+	}
+}
+
 func TestGood(t *testing.T) {
 	got, err := Parse([]byte(good))
 	if err != nil || got.Limits.Memory != 64<<20 || got.Limits.CPU != 1000 || got.Limits.Disk != 1<<20 {
@@ -127,17 +145,22 @@ func TestProblemsAreNamed(t *testing.T) {
 		strings.Replace(good, "runc", "crun", 1):                             `line 4: runtime: "crun": want runc or runsc`,
 		strings.Replace(good, "runtime: runc\n", "", 1):                      `line 1: runtime: "": want runc or runsc`,
 		strings.Replace(good, "name: x", "name: X Y", 1):                     `line 1: name: "X Y": use 1 to 63 of a-z, 0-9 and -`,
-		strings.Replace(good, "[bash]", "[cobol]", 1):                        `line 3: languages[0]: "cobol": want typescript, javascript, python or bash`,
+		strings.Replace(good, "[bash]", "[cobol]", 1):                        `line 3: languages[0]: "cobol": want typescript, javascript, python, bash or wasm`,
 		strings.Replace(good, "[bash]", "[bash, bash]", 1):                   `line 3: languages[1]: "bash" is there twice`,
 		strings.Replace(good, "[bash]", "bash", 1):                           "line 3: languages: want a list, such as [a, b]",
 		strings.Replace(good, "docker: a, oci: host", "oci: ../../etc", 1):   `line 2: image.oci: "../../etc": use 1 to 63 of a-z, 0-9 and -`,
-		strings.Replace(good, "{docker: a, oci: host}", "a", 1):              "line 2: image: want a mapping with docker, kubernetes, oci",
-		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field; want deno, description, env, idle_timeout_s, image, interpreters, javascript, kubernetes, languages, limits, loosen, max_age_s, name, pool, runtime, smoke",
+		strings.Replace(good, "{docker: a, oci: host}", "a", 1):              "line 2: image: want a mapping with docker, kubernetes, oci, remote",
+		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field; want deno, description, env, idle_timeout_s, image, interpreters, javascript, kubernetes, languages, limits, loosen, max_age_s, name, pool, runtime, smoke, wasm",
 		strings.Replace(good, "runc", "&r runc\ndescription: *r", 1):         "line 5: description: aliases are not supported",
 		good + "javascript: rhino\n":                                         `line 6: javascript: "rhino": want bun, deno or node`,
 		good + "deno: {allow_net: [a.example]}\n":                            "line 6: deno: is for javascript: deno",
 		good + "javascript: deno\ndeno: {allow: [x]}\n":                      "line 7: deno.allow: there is no such field; want allow_env, allow_net, allow_read, allow_run, allow_write",
 		good + "javascript: deno\ndeno: {allow_read: [\"a,b\"]}\n":           `line 7: deno.allow_read[0]: "a,b": want one entry, without a comma`,
+		good + "wasm: {memory: 65MiB}\n":                                     "line 6: wasm.memory: 68157440 is more than limits.memory",
+		good + "wasm: {memory: 1KiB}\n":                                      "line 6: wasm.memory: 1024: want 1MiB to 4GiB",
+		good + "wasm: {cpu_s: 0}\n":                                          "line 6: wasm.cpu_s: 0: want 1 to 3600 seconds",
+		good + "wasm: {fuel: 1}\n":                                           "line 6: wasm.fuel: there is no such field; want cpu_s, memory",
+		good + "wasm: 1\n":                                                   "line 6: wasm: want a mapping with cpu_s, memory",
 		good + "idle_timeout_s: -1\n":                                        "line 6: idle_timeout_s: is negative: want seconds, or 0 for never",
 		good + "---\nname: y\n":                                              "line 6: a second document; one file holds one template",
 		"":                                                                   "is empty",
