@@ -27,6 +27,7 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{:pins}                           hash    -        durable. id of an MCP server -> JSON of PinnedServer; nothing: it is seen for the first time
 //	skerry:{:pins}:ID                        hash    -        durable. tool -> JSON of ToolPin; likewise
 //	skerry:{:format}                         string  -        the version of all these keys; the one of the server that starts next
+//	skerry:{:pack-keys}                      hash    -        durable. fingerprint -> JSON of PackKeyRecord; the file authorized_packs goes on
 //	skerry:{:uid}                            hash    -        durable. last -> the last host uid given; the owners of the workspace folders
 //	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
 //	skerry:{T}:idem:U:SHA256                 hash    130 min, claim, fp (fingerprint), state (running, done, large), answer; nothing:
@@ -49,6 +50,7 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:approvals:open                zset    -        U:THREAD:id of those of which something may become; the hash above
 //	skerry:{T}:grants:U:THREAD               hash    -        durable. sha256 of a call's name -> JSON of Grant, what a thread may do for good; nothing
 //	skerry:approvals                         channel -        ids of requests for approval that changed
+//	skerry:files                             channel -        changes of files that a server tells to the thread's owner
 //	skerry:{T}:audit                         stream  kept     field r = one audit record (JSON as on disk); the audit log on disk
 //	skerry:{T}:audit:cursor                  hash    -        id = last id of the stream, WRITER = last Seq of that writer in the stream, bytes = of the
 //	                                                          records, late = by how many ms an id was later than its record at most; with the stream
@@ -81,7 +83,10 @@ func tenantKeysKey(tenant string) string { return "skerry:{" + tenant + "}:keys"
 
 func tenantSecretsKey(tenant string) string { return "skerry:{" + tenant + "}:secrets" }
 
-const pinnedServersKey = "skerry:{:pins}"
+const (
+	pinnedServersKey = "skerry:{:pins}"
+	packKeysKey      = "skerry:{:pack-keys}"
+)
 
 func toolPinsKey(p PinnedServer) string { return pinnedServersKey + ":" + p.id() }
 
@@ -143,6 +148,7 @@ func cpuMarkKey(tenant string, id sandbox.ID) string {
 const (
 	approvalsSuffix = "}:approvals"
 	approvalChannel = "skerry:approvals"
+	filesChannel    = "skerry:files"
 )
 
 func approvalsKey(tenant string) string { return "skerry:{" + tenant + approvalsSuffix }

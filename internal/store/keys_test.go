@@ -20,11 +20,11 @@ func TestKeysAreListed(t *testing.T) {
 	made := map[string]string{
 		"threadsKey": threadsKey(o), "threadIndexKey": threadIndexKey(o), "touchedKey": touchedKey(o), "sandboxKey": sandboxKey(thread),
 		"leaseKey": leaseKey(thread), "fenceKey": fenceKey("T"), "tenantKeysKey": tenantKeysKey("T"), "tenantSecretsKey": tenantSecretsKey("T"),
-		"pinnedServersKey": pinnedServersKey, "toolPinsKey": pinnedServersKey + ":ID", "secretTenantsKey": secretTenantsKey, "secretVersionKey": secretVersionKey,
+		"pinnedServersKey": pinnedServersKey, "packKeysKey": packKeysKey, "toolPinsKey": pinnedServersKey + ":ID", "secretTenantsKey": secretTenantsKey, "secretVersionKey": secretVersionKey,
 		"keyUsesKey": keyUsesKey("T"), "keyHashesKey": keyHashesKey, "keysChannel": keysChannel, "uidKey": uidKey, "poolKey": poolKey("TEMPLATE"),
 		"idempotencyKey": idempotencyKey(o, "SHA256"), "idempotencySinceKey": idempotencySinceKey("T"), "ownerAnswersKey": ownerAnswersKey(o), "ownerSinceKey": ownerSinceKey(o), "tenantAnswersKey": tenantAnswersKey("T"), "rateKey": rateKey("T", "LIMIT", "SCOPE"),
 		"sharedRateKey": sharedRateKey("LIMIT", "SCOPE"), "heldKey": heldKey("T", "LIMIT", "SCOPE"), "usageKey": usageKey("T", "DAY"),
-		"cpuMarkKey": cpuMarkKey("T", "SANDBOX"), "approvalsKey": approvalsKey("T"), "approvalChannel": approvalChannel, "openApprovalsKey": openApprovalsKey("T"),
+		"cpuMarkKey": cpuMarkKey("T", "SANDBOX"), "approvalsKey": approvalsKey("T"), "approvalChannel": approvalChannel, "filesChannel": filesChannel, "openApprovalsKey": openApprovalsKey("T"),
 		"grantsKey": grantsKey(thread), "AuditStreamKey": AuditStreamKey("T"), "AuditCursorKey": AuditCursorKey("T"), "AuditHeadKey": AuditHeadKey("WRITER"),
 		"AuditWriterKey": AuditWriterKey("WRITER"), "AuditIndexKey": AuditIndexKey("T", "FIELD", "HASH"), "AuditTenantsKey": AuditTenantsKey, "formatKey": formatKey,
 	}

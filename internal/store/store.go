@@ -45,6 +45,7 @@ type Store struct {
 	leases
 	counters
 	secretRecords
+	packKeyRecords
 	threadRecords
 }
 
@@ -68,7 +69,7 @@ func newStore(c *conn) *Store {
 	c.answers = defaultAnswers
 	return &Store{
 		conn: c, approvalRecords: approvalRecords{c}, keyRecords: keyRecords{c}, leases: leases{c}, counters: counters{c}, secretRecords: secretRecords{c},
-		threadRecords: threadRecords{c},
+		packKeyRecords: packKeyRecords{c}, threadRecords: threadRecords{c},
 	}
 }
 
