@@ -15,6 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
+	"github.com/skerry-sandbox/skerry/internal/tools/resultfile"
 )
 
 // Limits are those of one exec. A limit of 0 takes its default.
@@ -61,11 +62,14 @@ type Exec struct {
 	ExecID      string
 	Thread      sandbox.Thread
 	Caller      sandbox.Caller
-	AuditParent string // record of the exec's own attempt
+	Skill       *sandbox.Skill // whose script it runs; nil: none
+	AuditParent string         // record of the exec's own attempt
 	// Hide are what was given to the exec as a secret: records of its calls must not tell them. The tools get them.
 	Hide *redact.Secrets
 	// SaveResult writes large results of its calls into the thread's files.
 	SaveResult SaveResult
+	// SaveFile writes files that tools return into the thread's files.
+	SaveFile resultfile.Save
 	// Trace is the span that calls are below.
 	Trace tracing.Link
 }

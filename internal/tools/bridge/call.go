@@ -55,7 +55,7 @@ func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input [
 	defer cancel()
 	ctx, span := b.tracer.Start(e.Trace.Into(ctx), "bridge.call", tracing.Server)
 	defer span.End()
-	body, how.Tool, err = b.recorded(ctx, e, n, ref, input)
+	body, err = b.recorded(ctx, e, n, ref, input, &how)
 	span.Set("skerry.exec.id", e.ExecID)
 	span.SetInt("skerry.tool.input_bytes", int64(len(input)))
 	span.SetInt("skerry.tool.output_bytes", int64(len(body)))
@@ -68,15 +68,15 @@ func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input [
 	return body, err
 }
 
-// recorded makes the call between its two records. tool is the printed name when there is such a tool.
-// An error is as explain returns it.
-func (b *Bridge) recorded(ctx context.Context, e *exec, n int, ref sandbox.ToolRef, input []byte) (body []byte, tool string, err error) {
-	from := call.Origin{Caller: e.Caller, Thread: e.Thread, ExecID: e.ExecID, AuditParent: e.AuditParent, Hide: e.Hide}
+// recorded makes the call between its two records. It notes the printed name, when there is such a tool, and the size of
+// the result. An error is as explain returns it.
+func (b *Bridge) recorded(ctx context.Context, e *exec, n int, ref sandbox.ToolRef, input []byte, how *sandbox.ToolCall) (body []byte, err error) {
+	from := call.Origin{Caller: e.Caller, Thread: e.Thread, ExecID: e.ExecID, Skill: e.Skill, AuditParent: e.AuditParent, Hide: e.Hide, SaveFile: e.SaveFile}
 	one, err := b.calls.Begin(ctx, from, ref, input)
-	tool = one.Tool()
+	how.Tool = one.Tool()
 	if err != nil {
-		b.log.Error("a tool call cannot be recorded and is not made", "exec", e.ExecID, "tool", tool, "error", err)
-		return nil, tool, sandbox.Errorf(sandbox.Unavailable, "the call cannot be recorded, so it is not made")
+		b.log.Error("a tool call cannot be recorded and is not made", "exec", e.ExecID, "tool", how.Tool, "error", err)
+		return nil, sandbox.Errorf(sandbox.Unavailable, "the call cannot be recorded, so it is not made")
 	}
 	var file *sandbox.ResultFile
 	result, err := made(ctx, e, one)
@@ -86,17 +86,18 @@ func (b *Bridge) recorded(ctx context.Context, e *exec, n int, ref sandbox.ToolR
 		}
 	}
 	outcome := call.Outcome{Status: statusOK, BytesOut: int64(len(result)), Output: result, File: file}
+	how.Bytes = outcome.BytesOut
 	if err != nil {
-		err = b.explain(ctx, e, tool, err)
+		err = b.explain(ctx, e, how.Tool, err)
 		outcome.Status, outcome.Detail = statusOf(err), cut(err.Error(), maxRecorded)
 	}
 	// What happened is recorded also when the caller is gone.
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
 	defer cancel()
 	if rerr := one.End(rctx, outcome); rerr != nil {
-		b.log.Error("the result of a tool call is not recorded", "exec", e.ExecID, "tool", tool, "attempt", one.ID, "error", rerr)
+		b.log.Error("the result of a tool call is not recorded", "exec", e.ExecID, "tool", how.Tool, "attempt", one.ID, "error", rerr)
 	}
-	return body, tool, err
+	return body, err
 }
 
 // made calls the tool and judges its result.

@@ -41,14 +41,23 @@ type Threads interface {
 	MayCall(t sandbox.Thread) error
 	// SaveResult writes a tool's result into the thread's files. name is fit for a file name.
 	SaveResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
+	// SaveToolFile writes a file that a tool returned.
+	SaveToolFile(ctx context.Context, t sandbox.Thread, path string, content []byte) error
 	// Kept makes the thread's changed files durable, as the configuration wants it.
 	Kept(ctx context.Context, t sandbox.Thread) error
+}
+
+// Activations keep which tools are active in threads.
+type Activations interface {
+	// Shown makes those of the tools active that a full search showed and that are deferred.
+	Shown(ctx context.Context, c sandbox.Caller, t sandbox.Thread, found []sandbox.ToolFound) error
 }
 
 // Options are the parts that Calls work with.
 type Options struct {
 	Hub     Hub
 	Threads Threads
+	Active  Activations
 	Store   *store.Store
 	Audit   *audit.Log
 	// Limits are those of tenants, users and keys; nil: there are none.
@@ -86,7 +95,11 @@ func (x *Calls) SearchTools(ctx context.Context, c sandbox.Caller, id string, q 
 	if err != nil {
 		return sandbox.ToolSearch{}, err
 	}
-	return x.o.Hub.Search(ctx, c, t, q)
+	found, err := x.o.Hub.Search(ctx, c, t, q)
+	if err == nil && q.Detail == "full" {
+		err = x.o.Active.Shown(ctx, c, t, found.Tools)
+	}
+	return found, err
 }
 
 // ToolsOf returns all tools of one server that the thread may use. An error is NotFound for a server that
@@ -121,34 +134,55 @@ func (x *Calls) ToolsOf(ctx context.Context, c sandbox.Caller, id, server string
 // CallTool calls a tool on behalf of the agent itself, not of code in a sandbox. It is recorded in
 // two phases as those calls are. A large result is shortened: see sandbox.ToolResult.
 func (x *Calls) CallTool(ctx context.Context, c sandbox.Caller, id string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error) {
-	res, err := x.WatchTool(ctx, c, id, ref, input, sandbox.ToolWatch{})
-	if err != nil {
-		return res, err
-	}
 	t, err := c.Thread(id)
 	if err != nil {
+		return sandbox.ToolResult{}, err
+	}
+	res, err := x.callTool(ctx, c, t, ref, input, sandbox.ToolWatch{})
+	if err != nil {
 		return res, err
 	}
-	return x.shorten(ctx, c, t, res.CallID, res)
+	answered := len(res.Result)
+	if res, err = x.shorten(ctx, c, t, res.CallID, res); err == nil {
+		x.countReturned(c, answered, len(res.Result))
+	}
+	return res, err
 }
 
-// WatchTool is CallTool for a caller who listens to the tool while it runs.
+// WatchTool is CallTool for a caller who listens to the tool while it runs, and gets the whole result.
 func (x *Calls) WatchTool(ctx context.Context, c sandbox.Caller, id string, ref sandbox.ToolRef, input json.RawMessage, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
+	res, err := x.callTool(ctx, c, t, ref, input, watch)
+	if err == nil {
+		x.countReturned(c, len(res.Result), max(len(res.Result), len(res.Raw)))
+	}
+	return res, err
+}
+
+// countReturned counts what a tool answered, and what the agent got of it.
+func (x *Calls) countReturned(c sandbox.Caller, answered, returned int) {
+	x.o.Metrics.Returned("api", int64(returned))
+	limits.CountResults(x.o.Limits, c, int64(answered), int64(returned))
+}
+
+func (x *Calls) callTool(ctx context.Context, c sandbox.Caller, t sandbox.Thread, ref sandbox.ToolRef, input json.RawMessage, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	if err := x.o.Threads.MayCall(t); err != nil {
 		return sandbox.ToolResult{}, err
 	}
 	if watch.Progress != nil {
 		ctx = context.WithValue(ctx, watchedCall{}, watch.Progress)
 	}
-	made, err := x.maker.Begin(ctx, Origin{Caller: c, Thread: t}, ref, input)
+	made, err := x.maker.Begin(ctx, Origin{Caller: c, Thread: t, SaveFile: x.o.Threads.SaveToolFile}, ref, input)
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
 	res, failed := made.Make(ctx, watch)
+	if len(made.Files()) > 0 && failed == nil {
+		failed = x.o.Threads.Kept(ctx, t)
+	}
 	o := Outcome{BytesOut: int64(len(res.Result)), Output: res.Result}
 	o.Status, o.Detail = Ended(res, failed)
 	if err := made.End(context.WithoutCancel(ctx), o); failed == nil && err != nil { // not recorded, so the caller does not get it
@@ -199,5 +233,5 @@ func (x *Calls) offer(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (
 		return sandbox.Offer{}, err
 	}
 	settings := x.o.CodeSettings(t.Tenant)
-	return sandbox.Offer{Mode: settings.ModeOf(info.Mode, set.Shown()), Code: !settings.Disabled, Tools: set}, nil
+	return sandbox.Offer{Mode: settings.ModeOf(info.Mode, set.ShownTokens()), Code: !settings.Disabled, Tools: set.WithActive(info.ActiveTools)}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/resultfile"
 )
 
 // Guard finds and calls tools, as the policy allows it. Its methods may be called at the same time.
@@ -35,10 +36,14 @@ type Origin struct {
 	Thread sandbox.Thread
 	// ExecID is the exec whose code calls; "" of an agent's own call.
 	ExecID string
+	// Skill is the skill whose script the exec runs; nil: none.
+	Skill *sandbox.Skill
 	// AuditParent is the record of the exec's own attempt.
 	AuditParent string
 	// Hide are what was given to the exec as a secret: records of its calls must not tell them. The tools get them.
 	Hide *redact.Secrets
+	// SaveFile writes files that tools return into the thread; nil: they stay in the result.
+	SaveFile resultfile.Save
 }
 
 // Attempt is a call that is about to be made. Tool is the printed name, or of an unknown tool the name that was asked
@@ -59,7 +64,8 @@ type Outcome struct {
 	Millis   int64
 	BytesOut int64
 	Output   []byte
-	File     *sandbox.ResultFile // that holds the result when it was too large; else nil
+	File     *sandbox.ResultFile  // that holds the result when it was too large; else nil
+	Files    []sandbox.ResultFile // that the tool returned
 }
 
 // MakerOptions are what a Maker works with. A nil Admit lets every call in, a nil Log discards.
@@ -93,13 +99,14 @@ type Call struct {
 	what  Attempt
 	wrong error // why the call cannot be planned
 	began time.Time
+	files []sandbox.ResultFile // of the result, that are written
 }
 
 // Begin plans a call and records its attempt. An error means that it is not recorded, and so not to be made; what else
 // is wrong with the call, Make says.
 func (m *Maker) Begin(ctx context.Context, from Origin, ref sandbox.ToolRef, input []byte) (*Call, error) {
 	plan, wrong := Contained(m.o.Log, func() (policy.Plan, error) {
-		return m.o.Guard.Plan(ctx, policy.Call{Caller: from.Caller, Thread: from.Thread, Exec: from.ExecID, Ref: ref, Input: input, Hide: from.Hide.Bytes})
+		return m.o.Guard.Plan(ctx, policy.Call{Caller: from.Caller, Thread: from.Thread, Exec: from.ExecID, Skill: from.Skill, Ref: ref, Input: input, Hide: from.Hide.Bytes})
 	})
 	c := &Call{maker: m, wrong: wrong, what: Attempt{From: from, Tool: plan.Tool.Printed, Input: input, Plan: plan}}
 	if c.what.Tool == "" {
@@ -123,12 +130,22 @@ func (c *Call) Make(ctx context.Context, watch sandbox.ToolWatch) (sandbox.ToolR
 		return sandbox.ToolResult{}, err
 	}
 	return Contained(c.maker.o.Log, func() (sandbox.ToolResult, error) {
-		return c.maker.o.Guard.Make(ctx, c.what.Plan, c.ID, watch)
+		res, err := c.maker.o.Guard.Make(ctx, c.what.Plan, c.ID, watch)
+		if err != nil {
+			return res, err
+		}
+		moved, files, err := resultfile.Move(ctx, c.what.From.Thread, res, c.what.From.SaveFile)
+		c.files = files
+		return moved, err
 	})
 }
 
-// End records how the call ended. It fills in the attempt and the time.
+// Files are those that the tool returned, and that are in the thread now.
+func (c *Call) Files() []sandbox.ResultFile { return c.files }
+
+// End records how the call ended. It fills in the attempt, the time and the files that the tool returned.
 func (c *Call) End(ctx context.Context, o Outcome) error {
+	o.Files = c.files
 	o.Attempt, o.Millis = c.what, time.Since(c.began).Milliseconds()
 	_, err := Contained(c.maker.o.Log, func() (struct{}, error) { return struct{}{}, c.maker.o.Records.Result(ctx, c.ID, o) })
 	return err

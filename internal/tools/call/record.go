@@ -44,13 +44,20 @@ func (t *Recorder) Result(ctx context.Context, id string, o Outcome) error {
 	rec.Parent, rec.Outcome, rec.Detail = id, o.Status, x.Hide.String(o.Detail)
 	rec.Millis, rec.BytesOut = o.Millis, o.BytesOut
 	rec.OutHash = audit.Sum(o.Output)
+	for _, f := range o.Files {
+		if _, err := t.log.Append(ctx, fileRecord(x.Caller, x.Thread, x.ExecID, id, f, "created: the tool returned it")); err != nil {
+			return err
+		}
+	}
 	took := time.Duration(o.Millis) * time.Millisecond
 	if x.ExecID == "" {
 		t.metrics.ToolCall("api", o.Status, took)
+		t.metrics.ToolResult("api", o.BytesOut)
 		rec.ArgsHash = audit.Sum(o.Attempt.Input)
 		return t.log.AppendResult(ctx, rec)
 	}
 	t.metrics.ToolCall("bridge", o.Status, took)
+	t.metrics.ToolResult("bridge", o.BytesOut)
 	_, err := t.log.Append(ctx, rec)
 	if err == nil && o.File != nil {
 		_, err = t.log.Append(ctx, keptRecord(x.Caller, x.Thread, x.ExecID, id, *o.File))
@@ -60,9 +67,13 @@ func (t *Recorder) Result(ctx context.Context, id string, o Outcome) error {
 
 // keptRecord is of the file that holds the result of a tool call. parent is the call's attempt.
 func keptRecord(c sandbox.Caller, t sandbox.Thread, exec, parent string, f sandbox.ResultFile) audit.Record {
+	return fileRecord(c, t, exec, parent, f, "created: the result was too large to be passed on")
+}
+
+func fileRecord(c sandbox.Caller, t sandbox.Thread, exec, parent string, f sandbox.ResultFile, detail string) audit.Record {
 	rec := audit.About(c, t, audit.ActionFileChange, audit.PhaseResult)
 	rec.Exec, rec.Parent, rec.Subject, rec.Outcome, rec.BytesOut = exec, parent, f.Path, "ok", f.Bytes
-	rec.Detail = "created: the result was too large to be passed on"
+	rec.Detail = detail
 	return rec
 }
 

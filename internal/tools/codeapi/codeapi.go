@@ -22,18 +22,52 @@ var static embed.FS
 // A schema that is not understood makes an untyped wrapper, never an error. An error is Invalid (a set
 // that is too large) or Internal.
 func Generate(set sandbox.ToolSet) (map[string][]byte, error) {
-	if len(set.Tools) > maxTools {
-		return nil, sandbox.Errorf(sandbox.Invalid, "%d tools: at most %d can have wrappers", len(set.Tools), maxTools)
+	if n := len(set.Tools) + len(set.Skills); n > maxTools {
+		return nil, sandbox.Errorf(sandbox.Invalid, "%d tools: at most %d can have wrappers", n, maxTools)
 	}
 	tree := map[string][]byte{}
 	if err := addHelpers(tree); err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the helpers of the code API cannot be read")
 	}
 	tools := sorted(set.Tools)
-	addTypeScript(tree, tools)
-	addPython(tree, tools)
+	addTypeScript(tree, ofServers, tools)
+	tree["servers/__init__.py"] = []byte("\"\"\"One package for each MCP server.\"\"\"\n")
+	addPython(tree, ofServers, tools)
+	// Without skills there is no package: a program's own one may have the name.
+	tree["skills/README.md"] = []byte("Typed functions for the tools of active skills: one folder for each skill.\n")
+	if skills := sorted(set.Skills); len(skills) > 0 {
+		for i := range skills {
+			skills[i].Server, _ = sandbox.SkillOfServer(skills[i].Server)
+		}
+		addTypeScript(tree, ofSkills, skills)
+		tree["skills/__init__.py"] = []byte("\"\"\"One package for each active skill with tools.\"\"\"\n")
+		addPython(tree, ofSkills, skills)
+	}
 	return tree, nil
 }
+
+// owners are those that tools are of.
+type owners struct{ folder, title string }
+
+var (
+	ofServers = owners{"servers/", "the MCP server"}
+	ofSkills  = owners{"skills/", "the skill"}
+)
+
+// WithSkills is the hash of a set with its tools of skills. Without any it is that of the set.
+func WithSkills(set sandbox.ToolSet) string {
+	if len(set.Skills) == 0 || set.Hash == "" {
+		return set.Hash
+	}
+	sum, err := hashOf(set.Skills)
+	if err != nil {
+		return "" // it is computed when it is needed
+	}
+	return set.Hash + "+" + sum[:hashLen]
+}
+
+// hashLen is how many digits of a hash tell sets apart.
+const hashLen = 32
 
 func addHelpers(tree map[string][]byte) error {
 	return fs.WalkDir(static, "static", func(path string, d fs.DirEntry, err error) error {

@@ -465,7 +465,7 @@ func TestSameSetSameBytes(t *testing.T) {
 func TestPathsStayInside(t *testing.T) {
 	t.Parallel()
 	for path := range generate(t, tool("../../etc", "../passwd", "", ""), tool(".", "..", "", ""), tool("a/b", "/", "", ""), tool("", "", "", ""), tool(strings.Repeat("x", 5000), strings.Repeat("y", 5000), "", "")) {
-		if !fs.ValidPath(path) || !strings.HasPrefix(path, "servers/") && !strings.HasPrefix(path, "helpers/") {
+		if !fs.ValidPath(path) || !strings.HasPrefix(path, "servers/") && !strings.HasPrefix(path, "helpers/") && path != "skills/README.md" {
 			t.Errorf("path %q", path)
 		}
 		for _, part := range strings.Split(path, "/") {
@@ -549,5 +549,37 @@ func BenchmarkGenerate(b *testing.B) {
 		if _, err := Generate(set); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestSkillsOfThread: tools of skills have wrappers of their own, which are part of the set's hash. Without any there is no
+// Python package of the name, which a program may have itself.
+func TestSkillsOfThread(t *testing.T) {
+	t.Parallel()
+	set := sandbox.ToolSet{Hash: "h", Tools: []sandbox.Tool{{Server: "files", Name: "read", Printed: "files__read"}}}
+	tree, err := Generate(set)
+	if err != nil || tree["skills/__init__.py"] != nil || tree["skills/README.md"] == nil || WithSkills(set) != "h" {
+		t.Fatalf("%v, %v", err, tree)
+	}
+	set.Skills = []sandbox.Tool{{Server: "skill/code-review", Name: "count-lines", Printed: "skill/code-review/count-lines", Description: "Counts"}}
+	if tree, err = Generate(set); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"skills/code-review/count-lines.ts": `"skill/code-review/count-lines"`,
+		"skills/code-review/index.ts":       `All tools of the skill "code-review"`,
+		"skills/code_review/__init__.py":    "def count_lines(",
+		"skills/__init__.py":                "active skill",
+		"servers/files/read.ts":             "files__read",
+		"servers/__init__.py":               "MCP server",
+	} {
+		if !strings.Contains(string(tree[file]), want) {
+			t.Errorf("%s has no %q:\n%s", file, want, tree[file])
+		}
+	}
+	one := WithSkills(set)
+	set.Skills[0].Description = "Counts all"
+	if one == "h" || WithSkills(set) == one {
+		t.Error("the hash does not change with a tool of a skill")
 	}
 }

@@ -11,10 +11,9 @@ import (
 // maxParameters bounds the parameters that are written out; the others are reached by **kwargs.
 const maxParameters = 200
 
-// addPython adds servers/__init__.py and a package for each server. A server whose name is an
+// addPython adds a package for each server, or skill. A server whose name is an
 // identifier keeps it; of two that become one identifier the second gets a number.
-func addPython(tree map[string][]byte, tools []sandbox.Tool) {
-	tree["servers/__init__.py"] = []byte("\"\"\"One package for each MCP server.\"\"\"\n")
+func addPython(tree map[string][]byte, of owners, tools []sandbox.Tool) {
 	byServer := map[string][]sandbox.Tool{}
 	var servers []string
 	for _, t := range tools {
@@ -29,7 +28,7 @@ func addPython(tree map[string][]byte, tools []sandbox.Tool) {
 	modules := names{used: map[string]bool{}, separator: "_"}
 	for _, server := range servers {
 		module := modules.take(moduleName(server))
-		tree["servers/"+module+"/__init__.py"] = pyModule(server, byServer[server])
+		tree[of.folder+module+"/__init__.py"] = pyModule(of, server, byServer[server])
 	}
 }
 
@@ -40,7 +39,7 @@ func boolRank(first bool) int {
 	return 1
 }
 
-func pyModule(server string, tools []sandbox.Tool) []byte {
+func pyModule(of owners, server string, tools []sandbox.Tool) []byte {
 	functions := names{used: map[string]bool{}, separator: "_"}
 	types := names{used: maps.Clone(pyNames), separator: "_"}
 	var body, defs writer
@@ -53,7 +52,7 @@ func pyModule(server string, tools []sandbox.Tool) []byte {
 		})
 	}
 	var w writer
-	w.WriteString(docstring("", clean("Tools of the MCP server "+server+".")))
+	w.WriteString(docstring("", clean("Tools of "+of.title+" "+server+".")))
 	w.line(`from __future__ import annotations
 
 from helpers.call_mcp_tool import MCPToolError as MCPToolError

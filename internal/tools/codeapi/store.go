@@ -75,10 +75,10 @@ func (s *Store) sweep(now time.Time) error {
 	return nil
 }
 
-// Materialize makes targetDir/servers and targetDir/helpers hold the wrappers of the set. Each of the
-// two is exchanged in one step, so that a reader finds the old tree or the new one and never a part;
+// Materialize makes targetDir/servers, targetDir/skills and targetDir/helpers hold the wrappers of the set. Each of the
+// three is exchanged in one step, so that a reader finds the old tree or the new one and never a part;
 // the old one stays readable, for those in the midst of it, until the next change. Files are 0444,
-// folders 0755. What is already there costs two stats. It makes targetDir when there is none, uses
+// folders 0755. What is already there costs three stats. It makes targetDir when there is none, uses
 // names beginning with "<targetDir>.stage-" beside it, and leaves other files in it alone. Calls for
 // one target wait for each other. An empty set.Hash is computed. An error is Invalid or Internal, and
 // leaves the target with a whole tree, the old or the new one, under either name.
@@ -100,7 +100,7 @@ func (s *Store) MaterializeFor(tenant string, set sandbox.ToolSet, targetDir str
 	hash := set.Hash
 	if hash == "" {
 		var err error
-		if hash, err = hashOf(set.Tools); err != nil {
+		if hash, err = hashOf(slices.Concat(set.Tools, set.Skills)); err != nil {
 			return sandbox.Wrap(sandbox.Internal, err, "the tool set cannot be hashed")
 		}
 	}

@@ -17,7 +17,7 @@ import (
 const stageMark = ".stage-"
 
 // topFolders are exchanged one by one. The helpers come first: new wrappers may need new ones.
-var topFolders = []string{"helpers", "servers"}
+var topFolders = [...]string{"helpers", "servers", "skills"}
 
 // target is the folder of one sandbox. mu is held while it is looked at or changed.
 type target struct {
@@ -25,7 +25,7 @@ type target struct {
 
 	mu     sync.Mutex
 	hash   string // of the tool set whose tree is there
-	inodes [2]uint64
+	inodes [len(topFolders)]uint64
 }
 
 // holds reports whether the tree of the set is there: the tree that was put there, and not another one
@@ -38,7 +38,7 @@ func (t *target) holds(hash string) bool {
 	return err == nil && inodes == t.inodes
 }
 
-func (t *target) look() (inodes [2]uint64, err error) {
+func (t *target) look() (inodes [len(topFolders)]uint64, err error) {
 	for i, name := range topFolders {
 		var st unix.Stat_t
 		if err := unix.Lstat(filepath.Join(t.dir, name), &st); err != nil {

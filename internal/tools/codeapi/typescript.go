@@ -30,19 +30,19 @@ func (f fileNames) of(name string) string {
 	return file
 }
 
-// addTypeScript adds servers/<server>/*.ts. Tools whose names become one file share that file.
-func addTypeScript(tree map[string][]byte, tools []sandbox.Tool) {
+// addTypeScript adds <folder>/<owner>/*.ts. Tools whose names become one file share that file.
+func addTypeScript(tree map[string][]byte, of owners, tools []sandbox.Tool) {
 	folders, folderNames := map[string][]sandbox.Tool{}, fileNames{}
 	for _, t := range tools {
 		name := folderNames.of(t.Server)
 		folders[name] = append(folders[name], t)
 	}
 	for folder, tools := range folders {
-		addTSFolder(tree, "servers/"+folder+"/", tools)
+		addTSFolder(tree, of, of.folder+folder+"/", tools)
 	}
 }
 
-func addTSFolder(tree map[string][]byte, dir string, tools []sandbox.Tool) {
+func addTSFolder(tree map[string][]byte, of owners, dir string, tools []sandbox.Tool) {
 	files, written := map[string][]tsFunction{}, fileNames{"index": "index"}
 	functions := names{used: map[string]bool{}}
 	for _, t := range tools {
@@ -51,7 +51,7 @@ func addTSFolder(tree map[string][]byte, dir string, tools []sandbox.Tool) {
 		files[file] = append(files[file], tsFunction{tool: t, function: name, types: pascal(name)})
 	}
 	var index writer
-	index.line("// All tools of the MCP server %s.", quote(tools[0].Server))
+	index.line("// All tools of %s %s.", of.title, quote(tools[0].Server))
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		if file != "index.ts" {
 			index.line(`export * from "./%s";`, file)

@@ -269,8 +269,19 @@ func (s *Service) append(ctx context.Context, o sandbox.Owner, r audit.Record) e
 	return err
 }
 
-// List returns the tools that are not as they were first seen, or approved: of the caller's own servers,
-// and, for an operator, of those of the configuration. server "" is for all.
+// administers reports whether a caller decides about a server: its own, a tool pack of the tenant, or one of all tenants.
+func administers(c sandbox.Caller, p store.PinnedServer) bool {
+	switch {
+	case p.Tenant == "":
+		return c.Operator
+	case p.User == "":
+		return p.Tenant == c.Tenant && c.Admin()
+	}
+	return p.Tenant == c.Tenant && p.User == c.User
+}
+
+// List returns the tools that are not as they were first seen, or approved: of the caller's own servers, for an
+// administrator of tool packs of the tenant, and for an operator of servers of the configuration. server "" is for all.
 func (s *Service) List(ctx context.Context, c sandbox.Caller, server string) ([]sandbox.ToolDrift, error) {
 	servers, err := s.o.Store.PinnedServers(ctx)
 	if err != nil {
@@ -278,7 +289,7 @@ func (s *Service) List(ctx context.Context, c sandbox.Caller, server string) ([]
 	}
 	list := []sandbox.ToolDrift{}
 	for _, p := range servers {
-		if server != "" && p.Server != server || p.Tenant == "" && !c.Operator || p.Tenant != "" && (p.Tenant != c.Tenant || p.User != c.User) {
+		if server != "" && p.Server != server || !administers(c, p) {
 			continue
 		}
 		_, pins, _, err := s.o.Store.ToolPins(ctx, p)
@@ -321,6 +332,9 @@ func (s *Service) Approve(ctx context.Context, c sandbox.Caller, server, tool, h
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	candidates := []store.PinnedServer{{Server: server, Tenant: c.Tenant, User: c.User}}
+	if c.Admin() { // a tool pack of the tenant
+		candidates = append(candidates, store.PinnedServer{Server: server, Tenant: c.Tenant})
+	}
 	if c.Operator {
 		candidates = append(candidates, store.PinnedServer{Server: server})
 	}

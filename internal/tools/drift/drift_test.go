@@ -210,6 +210,31 @@ func TestOwnServers(t *testing.T) {
 	}
 }
 
+// Tools of a pack belong to the tenant: its administrators see and approve their changes, and nobody else's.
+func TestPacksOfTenants(t *testing.T) {
+	b := newBed(t)
+	pack := listing(true, tool("read", "Reads."))
+	pack.Owner.User, pack.Own = "", true
+	b.check(pack, "", "crm pinned 1 tools, seen for the first time")
+	pack.Tools[0].Description = "Changed."
+	b.check(pack, "read", "crm/read changed description (quarantined)")
+	admin := sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "ann"}, Role: sandbox.RoleAdmin}
+	for _, c := range []struct {
+		caller sandbox.Caller
+		want   int
+	}{{admin, 1}, {alice, 0}, {operator, 0}} {
+		if list, err := b.List(t.Context(), c.caller, ""); err != nil || len(list) != c.want {
+			t.Errorf("%s: %v %v", c.caller.User, list, err)
+		}
+	}
+	if _, err := b.Approve(t.Context(), alice, "crm", "read", ""); err == nil {
+		t.Error("a developer approves the tenant's tools")
+	}
+	if _, err := b.Approve(t.Context(), admin, "crm", "read", ""); err != nil {
+		t.Error(err)
+	}
+}
+
 // The order of members is not a change; numbers are not rounded.
 func TestSameJSON(t *testing.T) {
 	a, c := tool("t", "d"), tool("t", "d")

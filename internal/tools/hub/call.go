@@ -14,7 +14,8 @@ import (
 )
 
 // Resolve returns the tool that ref names among those of the thread: by server and name, by its printed
-// name, or as "server.name". It connects only to servers that the name can belong to. An error is
+// name, or as "server.name". It connects only to servers that the name can belong to, and waits for them up to
+// Options.ConnectTimeout: a call of a server's tool has no use for an answer without that server. An error is
 // NotFound, naming what looks alike, or Unavailable when the tool's server is.
 func (g *Catalog) Resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error) {
 	return g.ResolveAmong(ctx, t, ref, nil)
@@ -44,7 +45,7 @@ func (g *Catalog) resolve(ctx context.Context, t sandbox.Thread, ref sandbox.Too
 		return e, nil
 	}
 	candidates := owners(cfg, ref)
-	if err := g.contact(ctx, t, candidates); err != nil {
+	if err := g.contact(ctx, t, candidates, g.o.ConnectTimeout); err != nil {
 		return entry{}, err
 	}
 	v = g.view(t)
@@ -90,7 +91,7 @@ func owners(cfg *serverconfig.Set, ref sandbox.ToolRef) []*serverconfig.Server {
 	}
 	var list []*serverconfig.Server
 	for _, s := range cfg.Usable() {
-		if s.Name == ref.Server || ref.Server == "" && (strings.HasPrefix(name, serverconfig.PrintedServer(s.Name)+"__") || strings.HasPrefix(name, s.Name+".")) {
+		if s.Name == ref.Server || ref.Server == "" && (strings.HasPrefix(name, sandbox.PrintedServer(s.Name)+"__") || strings.HasPrefix(name, s.Name+".")) {
 			list = append(list, s)
 		}
 	}
@@ -122,7 +123,7 @@ func notFound(cfg *serverconfig.Set, v *view, ref sandbox.ToolRef, visible func(
 	}
 	like := ref.Printed
 	if like == "" {
-		like = serverconfig.PrintedName(ref.Server, ref.Name)
+		like = sandbox.PrintedName(ref.Server, ref.Name)
 	}
 	return sandbox.Errorf(sandbox.NotFound, "there is no tool %.200q%s", want, orMaybe(nearest(like, names)))
 }
@@ -188,7 +189,7 @@ func (g *Catalog) CallChecked(ctx context.Context, t sandbox.Thread, tool sandbo
 	}
 	ctx, span := g.o.Tracer.Start(ctx, transport.MethodCall+" "+e.tool.Name, tracing.Client)
 	defer span.End()
-	res, err := callTool(ctx, e.conn, e.tool, args, watch)
+	res, err := callTool(ctx, e.conn, t, e.tool, args, watch)
 	about(span, transport.MethodCall, tool.Server, args, err)
 	span.Set("gen_ai.tool.name", e.tool.Name)
 	span.SetInt("skerry.tool.output_bytes", int64(len(res.Result)))
@@ -211,7 +212,7 @@ func (g *Catalog) errQuarantined(candidates []*serverconfig.Server, t sandbox.Th
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(tools.quarantined)) {
-			names := []string{serverconfig.PrintedName(s.Name, name), s.Name + "." + name}
+			names := []string{sandbox.PrintedName(s.Name, name), s.Name + "." + name}
 			if ref.Server == s.Name {
 				names = append(names, name)
 			}

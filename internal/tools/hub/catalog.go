@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/wrapperpath"
@@ -55,7 +56,7 @@ type entry struct {
 
 // contact returns the thread's connections to the servers, after a bounded wait for servers that connect for
 // the first time. A failed connection is left out; an error is that the hub is closed.
-func (g *Catalog) contact(ctx context.Context, t sandbox.Thread, servers []*serverconfig.Server) error {
+func (g *Catalog) contact(ctx context.Context, t sandbox.Thread, servers []*serverconfig.Server, wait time.Duration) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, s := range servers {
@@ -67,7 +68,7 @@ func (g *Catalog) contact(ctx context.Context, t sandbox.Thread, servers []*serv
 			g.o.Log.Warn("MCP server: no connection", "server", s.Name, "error", err)
 			continue
 		}
-		wg.Go(func() { c.firstContact(ctx) })
+		wg.Go(func() { c.firstContact(ctx, wait) })
 	}
 	return nil
 }
@@ -221,6 +222,12 @@ func (g *Catalog) server(s *serverconfig.Server, v *view, t sandbox.Thread) sand
 		if refused := v.refused[s.Name]; refused != nil {
 			err = refused
 		}
+		if u := s.User; u != nil && u.Pack != nil && err == nil {
+			if away := u.Pack.Away(); away != nil {
+				shown.State, shown.Error = stateUnavailable, excerpt.Detail(away)
+				return shown
+			}
+		}
 	}
 	if err != nil {
 		shown.Error = excerpt.Detail(err)
@@ -244,7 +251,7 @@ func (g *Catalog) Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet,
 
 func (g *Catalog) tools(ctx context.Context, t sandbox.Thread) (*view, error) {
 	cfg := g.configs.of(t.Owner)
-	if err := g.contact(ctx, t, cfg.Usable()); err != nil {
+	if err := g.contact(ctx, t, cfg.Usable(), g.o.FirstWait); err != nil {
 		return nil, err
 	}
 	// A deadline that passed while one server was slow is no reason to hide the others.

@@ -108,7 +108,7 @@ func (c *conn) maintain(now time.Time) (forget bool) {
 	}
 	switch {
 	case c.retired || c.attempt != nil || c.calls.Load() > 0:
-	case c.link != nil && unused > c.o.IdleTimeout:
+	case c.link != nil && unused > c.o.IdleTimeout && c.cfg.Type != serverconfig.TransportPack:
 		l := c.link
 		c.link = nil
 		c.changes.epoch.Add(1)
@@ -224,9 +224,9 @@ func (c *conn) ensure(ctx context.Context) (*link, error) {
 	}
 }
 
-// firstContact waits for the first attempt to connect, but not longer than the hub's FirstWait after
-// its beginning. What came of it is in the conn.
-func (c *conn) firstContact(ctx context.Context) {
+// firstContact waits for the first attempt to connect, but not longer than wait after its beginning. What came
+// of it is in the conn.
+func (c *conn) firstContact(ctx context.Context, wait time.Duration) {
 	c.mu.Lock()
 	c.used = time.Now()
 	if c.tried || c.retired || c.link != nil {
@@ -235,7 +235,7 @@ func (c *conn) firstContact(ctx context.Context) {
 	}
 	a := c.begin()
 	c.mu.Unlock()
-	t := time.NewTimer(time.Until(a.began.Add(c.o.FirstWait)))
+	t := time.NewTimer(time.Until(a.began.Add(wait)))
 	defer t.Stop()
 	select {
 	case <-a.done:

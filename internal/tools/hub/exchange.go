@@ -162,6 +162,8 @@ func (r request) judge(ctx context.Context, l *link, s transport.Seen, err error
 	text, answered := rpcErrorText(err)
 	var rpc *jsonrpc.Error
 	switch {
+	case s.Failed != nil:
+		return verdict{pass: true, err: sandbox.Errorf(sandbox.KindOf(s.Failed), "%s: %s", r.what.Printed, excerpt.Detail(s.Failed))}
 	case s.TooLarge, errors.As(err, &rpc) && rpc.Code == transport.CodeTooLarge:
 		return verdict{ok: true, err: sandbox.Errorf(sandbox.ToolFailed, "%s: the result is larger than %d bytes, which is the limit", r.what.Printed, r.most)}
 	case s.Login != nil:

@@ -272,7 +272,7 @@ func TestOneBadServerHidesNothing(t *testing.T) {
 		"odd":{"type":"carrier-pigeon"},
 		"go-od":{"command":"true"},"go_od":{"command":"true"},
 		"off":{"command":"true","enabled":false}`)
-	r := open(t, config, func(o *Options) { o.FirstWait = 2 * time.Second })
+	r := open(t, config, func(o *Options) { o.FirstWait, o.ConnectTimeout = 2*time.Second, 6*time.Second })
 	began := time.Now()
 	set, err := r.Catalog.Tools(context.Background(), alice)
 	if err != nil || len(set.Tools) != 12 {
@@ -302,6 +302,19 @@ func TestOneBadServerHidesNothing(t *testing.T) {
 	r.fails("exits__x", "", sandbox.Unavailable, "exits")
 	r.fails("hangs__x", "", sandbox.Unavailable, "hangs")
 	if r.ok("good__echo", `{"message":"still"}`) != `"still"` {
+		t.Error("no echo")
+	}
+}
+
+// TestCallWaitsForItsServer: a list does without a server that starts slowly; a call of its tool waits.
+func TestCallWaitsForItsServer(t *testing.T) {
+	t.Parallel()
+	r := open(t, withServers(`"late":{"command":"sh","args":["-c","sleep 1; exec \"$0\" test-server","%BIN%"]}`), func(o *Options) { o.FirstWait = 10 * time.Millisecond })
+	set, err := r.Catalog.Tools(context.Background(), alice)
+	if err != nil || len(set.Tools) != 0 {
+		t.Fatalf("%v: %d tools", err, len(set.Tools))
+	}
+	if r.ok("late__echo", `{"message":"here"}`) != `"here"` {
 		t.Error("no echo")
 	}
 }

@@ -125,6 +125,8 @@ func (c *dial) connect(ctx context.Context) (*link, *toolList, error) {
 		},
 	})
 	client.AddSendingMiddleware(boundDiscover, ownTTL)
+	// The name is not one of the protocol itself: no error can come of it.
+	_ = mcp.AddSendingCustomMethod[*skillsListParams, *skillsListResult](client, skillsList)
 	// The old SSE transport keeps the context of its connection: it is the link's, not the attempt's.
 	defer context.AfterFunc(ctx, l.cancel)()
 	seenCtx, seen := transport.WithCapture(l.ctx)
@@ -180,6 +182,9 @@ func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 func (c *dial) transport(ctx context.Context, l *link) (mcp.Transport, error) {
+	if u := c.cfg.User; u != nil && u.Pack != nil {
+		return transport.NewPack(u.Pack, transport.NewTraffic(c.o.MaxResult+transport.Slack, l.calls.Hear)), nil
+	}
 	if c.cfg.Type != serverconfig.TransportStdio {
 		t, err := c.target(ctx)
 		if err != nil {

@@ -15,8 +15,9 @@ import (
 
 // States of a server that are reasons.
 const (
-	stateFailed     = "failed"
-	stateNeedsLogin = "needs_login"
+	stateFailed      = "failed"
+	stateNeedsLogin  = "needs_login"
+	stateUnavailable = "unavailable"
 )
 
 // Logins are the logins of callers at servers.

@@ -198,7 +198,7 @@ type connKey struct {
 // retireOf closes a user's connections to removed servers of their own.
 func (p *pool) retireOf(o sandbox.Owner, cfg *serverconfig.Set) {
 	p.retire(func(c *conn) bool {
-		if c.cfg.User == nil || c.key.scope.Tenant != o.Tenant || c.key.scope.User != o.User {
+		if c.cfg.User == nil || c.key.scope != serverconfig.ScopeOf(c.cfg.Scope, sandbox.Thread{Owner: o}) {
 			return false
 		}
 		s := cfg.ByName[c.key.server]

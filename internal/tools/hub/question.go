@@ -12,7 +12,6 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
-	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
@@ -20,6 +19,7 @@ import (
 const (
 	maxItems     = 5000     // of one kind and server
 	maxItem      = 64 << 10 // bytes of one
+	maxSkill     = 1 << 20  // bytes of a skill, which has a line for each of its files
 	maxItemBytes = 4 << 20  // bytes of all of one kind and server
 	listTime     = 10 * time.Second
 	maxErrorData = 16 << 10
@@ -89,13 +89,10 @@ func typed[P, R any](method string, params json.RawMessage, ask func(*mcp.Client
 	return question{method, func(ctx context.Context, s *mcp.ClientSession) (any, error) { return ask(s, ctx, &p) }}, nil
 }
 
-// inputRequired is the type of a result that asks the client for input.
-const inputRequired = "input_required"
-
 // withUpstreamError makes the server's own error the cause of what callers are told.
 func withUpstreamError(l *link, err, told error) error {
 	var rpc *jsonrpc.Error
-	if _, answered := rpcErrorText(err); !answered || !errors.As(err, &rpc) || rpc.Code == transport.CodeTooLarge {
+	if _, answered := rpcErrorText(err); !answered || !errors.As(err, &rpc) || rpc.Code == transport.CodeTooLarge || rpc.Code == transport.CodePack {
 		return told
 	}
 	own := &sandbox.UpstreamError{Code: rpc.Code, Message: l.redact.Replace(excerpt.Line(rpc.Message))}
@@ -128,13 +125,13 @@ func listItems(ctx context.Context, c *conn, kind sandbox.UpstreamKind) ([]sandb
 			if bytesLeft -= len(it.Raw); bytesLeft < 0 || len(all) == maxItems {
 				return all, nil
 			}
-			if it.Name == "" || len(it.Raw) > maxItem || seen[it.Name] {
+			if it.Name == "" || len(it.Raw) > maxItem && kind != sandbox.UpstreamSkills || len(it.Raw) > maxSkill || seen[it.Name] {
 				continue
 			}
 			seen[it.Name] = true
 			it.Server = c.key.server
 			if kind == sandbox.UpstreamPrompts {
-				it.Printed = serverconfig.PrintedName(c.key.server, it.Name)
+				it.Printed = sandbox.PrintedName(c.key.server, it.Name)
 			}
 			all = append(all, it)
 		}
@@ -150,10 +147,13 @@ func listItems(ctx context.Context, c *conn, kind sandbox.UpstreamKind) ([]sandb
 func listQuestion(kind sandbox.UpstreamKind, cursor string) question {
 	method := map[sandbox.UpstreamKind]string{
 		sandbox.UpstreamResources: "resources/list", sandbox.UpstreamTemplates: "resources/templates/list", sandbox.UpstreamPrompts: "prompts/list",
+		sandbox.UpstreamSkills: skillsList,
 	}[kind]
 	return question{method, func(ctx context.Context, s *mcp.ClientSession) (any, error) {
 		caps := s.InitializeResult().Capabilities
 		switch {
+		case kind == sandbox.UpstreamSkills:
+			return listSkills(ctx, s, cursor)
 		case kind == sandbox.UpstreamPrompts && (caps == nil || caps.Prompts != nil):
 			return s.ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
 		case kind == sandbox.UpstreamPrompts, caps != nil && caps.Resources == nil:
@@ -171,8 +171,8 @@ func listQuestion(kind sandbox.UpstreamKind, cursor string) question {
 
 func readPage(raw json.RawMessage, kind sandbox.UpstreamKind) (page []sandbox.UpstreamItem, next string, err error) {
 	var answer struct {
-		Resources, ResourceTemplates, Prompts []json.RawMessage
-		NextCursor                            string
+		Resources, ResourceTemplates, Prompts, Skills []json.RawMessage
+		NextCursor                                    string
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return nil, "", err
@@ -183,6 +183,8 @@ func readPage(raw json.RawMessage, kind sandbox.UpstreamKind) (page []sandbox.Up
 		list = answer.ResourceTemplates
 	case sandbox.UpstreamPrompts:
 		list = answer.Prompts
+	case sandbox.UpstreamSkills:
+		list = answer.Skills
 	}
 	for _, r := range list {
 		var it struct{ URI, URITemplate, Name string }
@@ -190,7 +192,7 @@ func readPage(raw json.RawMessage, kind sandbox.UpstreamKind) (page []sandbox.Up
 			continue
 		}
 		name := map[sandbox.UpstreamKind]string{
-			sandbox.UpstreamResources: it.URI, sandbox.UpstreamTemplates: it.URITemplate, sandbox.UpstreamPrompts: it.Name,
+			sandbox.UpstreamResources: it.URI, sandbox.UpstreamTemplates: it.URITemplate, sandbox.UpstreamPrompts: it.Name, sandbox.UpstreamSkills: it.URI,
 		}[kind]
 		page = append(page, sandbox.UpstreamItem{Name: name, Raw: r})
 	}

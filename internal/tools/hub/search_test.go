@@ -39,19 +39,14 @@ func TestSearch(t *testing.T) {
 	if none := search(sandbox.ToolQuery{Query: "qqqq"}); none.MatchCount != 0 || none.Tools == nil {
 		t.Errorf("%+v", none)
 	}
-	if _, err := r.Catalog.Search(context.Background(), alice, sandbox.ToolQuery{Detail: "all"}); sandbox.KindOf(err) != sandbox.Invalid {
-		t.Error(err)
+	few := search(sandbox.ToolQuery{Detail: "full"})
+	if few.MatchCount != 24 || few.Showing != 4 || len(few.Also) != 11 || few.Tools[0].Output != nil {
+		t.Errorf("%d of %d, and %q", few.Showing, few.MatchCount, few.Also)
 	}
-}
-
-func TestShorten(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("word ", 100)
-	if s := shorten(long, 200); utf8.RuneCountInString(s) > 200 || !strings.HasSuffix(s, "word…") {
-		t.Errorf("%q", s)
-	}
-	if s := shorten(strings.Repeat("ä", 300), 200); utf8.RuneCountInString(s) != 200 {
-		t.Errorf("%d", utf8.RuneCountInString(s))
+	for _, wrong := range []sandbox.ToolQuery{{Detail: "all"}, {Limit: 16}, {Limit: -1}} {
+		if _, err := r.Catalog.Search(context.Background(), alice, wrong); sandbox.KindOf(err) != sandbox.Invalid {
+			t.Errorf("%+v: %v", wrong, err)
+		}
 	}
 }
 
@@ -82,10 +77,16 @@ func TestWrappersOfTwins(t *testing.T) {
 	}
 }
 
-// TestConfiguredSearch: keywords find a tool, and its summary stands for its description.
+// TestConfiguredSearch: keywords find a tool, and its summary, cut at 200 characters, stands for its
+// description. A search finds a deferred tool, too.
 func TestConfiguredSearch(t *testing.T) {
 	t.Parallel()
-	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"tools":{"echo":{"summary":"Says it again.","keywords":["parrot"]}}}`))
+	long := strings.TrimSpace(strings.Repeat("zebra ", 80))
+	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"tools":{"echo":{"summary":"Says it again.","keywords":["parrot"]},"json":{"disclosure":"deferred","summary":"`+long+`"}}}`))
+	deferred, err := r.Catalog.Search(context.Background(), alice, sandbox.ToolQuery{Query: "zebra"})
+	if err != nil || deferred.Showing != 1 || deferred.Tools[0].ShortName != "json" || utf8.RuneCountInString(deferred.Tools[0].Description) > 200 || !strings.HasSuffix(deferred.Tools[0].Description, "zebra…") {
+		t.Errorf("%v %+v", err, deferred)
+	}
 	for _, query := range []string{"parrots", "what says it again"} {
 		found, err := r.Catalog.Search(context.Background(), alice, sandbox.ToolQuery{Query: query})
 		if err != nil || found.Showing == 0 || found.Tools[0].ShortName != "echo" || found.Tools[0].Description != "Says it again." {

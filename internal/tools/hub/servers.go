@@ -53,8 +53,8 @@ func (a *Servers) PutServer(ctx context.Context, name string, raw json.RawMessag
 			return nil, s.Err
 		}
 		for _, other := range cfg.List {
-			if other.Name != name && other.IsEnabled() && s.IsEnabled() && serverconfig.PrintedServer(other.Name) == serverconfig.PrintedServer(name) {
-				return nil, sandbox.Errorf(sandbox.Conflict, "the tools of %q would be printed %s__…, as those of the server %q are", name, serverconfig.PrintedServer(name), other.Name)
+			if other.Name != name && other.IsEnabled() && s.IsEnabled() && sandbox.PrintedServer(other.Name) == sandbox.PrintedServer(name) {
+				return nil, sandbox.Errorf(sandbox.Conflict, "the tools of %q would be printed %s__…, as those of the server %q are", name, sandbox.PrintedServer(name), other.Name)
 			}
 		}
 		return jsonedit.Set(text, []string{"mcpServers"}, name, merged)
@@ -113,7 +113,7 @@ func (a *Servers) ServerTools(ctx context.Context, c sandbox.Caller, name string
 	if err != nil {
 		return nil, err
 	}
-	con.firstContact(ctx)
+	con.firstContact(ctx, a.pool.o.ConnectTimeout)
 	tools, _, err := con.known()
 	if tools == nil {
 		if err == nil {

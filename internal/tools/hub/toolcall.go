@@ -7,6 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/result"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
@@ -16,6 +17,7 @@ type toolCall struct {
 	tool  *tool
 	args  []byte
 	watch sandbox.ToolWatch
+	on    sandbox.Thread // for whom it is made
 
 	params *mcp.CallToolParams
 	link   *link // that answered
@@ -23,9 +25,9 @@ type toolCall struct {
 	raw    json.RawMessage
 }
 
-// callTool makes a tool call over a connection.
-func callTool(ctx context.Context, c *conn, t *tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
-	e := &toolCall{o: c.o, tool: t, args: args, watch: watch}
+// callTool makes a tool call for a thread over a connection.
+func callTool(ctx context.Context, c *conn, on sandbox.Thread, t *tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
+	e := &toolCall{o: c.o, tool: t, args: args, watch: watch, on: on}
 	if err := c.do(ctx, t, e); err != nil {
 		return sandbox.ToolResult{}, err
 	}
@@ -33,7 +35,7 @@ func callTool(ctx context.Context, c *conn, t *tool, args []byte, watch sandbox.
 }
 
 func (e *toolCall) prepare(ctx context.Context, l *link, seen *transport.Capture) (err error) {
-	seen.Listener = l.calls.Add(e.watch)
+	seen.Listener, seen.Thread = l.calls.Add(e.watch), e.on
 	ready := false
 	defer func() { // in a panic, too
 		if !ready {
@@ -58,14 +60,21 @@ func (e *toolCall) send(ctx context.Context, l *link, seen *transport.Capture) e
 
 // result is what the caller sees of the answer.
 func (e *toolCall) result() (sandbox.ToolResult, error) {
-	res, err := resultOf(e.answer, e.raw, e.o.MaxResult)
+	raw, err := e.raw, error(nil)
+	if len(raw) == 0 { // the transport does not see it
+		raw, err = json.Marshal(e.answer)
+	}
+	var res sandbox.ToolResult
 	if err == nil {
-		err = e.tool.promised(res, e.o.Log)
+		res, err = result.Of(raw, e.o.MaxResult)
+	}
+	if err == nil {
+		err = result.Promised(e.tool.output, e.tool.Printed, res, e.o.Log)
 	}
 	redact := e.link.redact
 	res.Result, res.Raw = redact.JSON(res.Result), redact.JSON(res.Raw)
 	if err != nil {
-		err = sandbox.Wrap(sandbox.ToolFailed, redacted(e.link, err), "%s: %s", e.tool.Printed, redact.Replace(reasonOf(err)))
+		err = sandbox.Wrap(sandbox.ToolFailed, redacted(e.link, err), "%s: %s", e.tool.Printed, redact.Replace(result.Reason(err)))
 	}
 	return res, err
 }

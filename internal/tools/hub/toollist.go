@@ -58,10 +58,9 @@ func (l *toolList) under(s *serverconfig.Server) *toolList {
 		if !s.Offers(t.Name) || l.quarantined[t.Name] {
 			continue
 		}
-		if c, ok := s.Tools[t.Name]; ok || s.Capabilities != nil {
+		if s.Describes(t.Name) {
 			described := *t
-			c.Apply(&described.Tool)
-			described.Requires = slices.Concat(s.Capabilities, c.Capabilities)
+			s.Apply(&described.Tool)
 			t = &described
 		}
 		offered = append(offered, t)
@@ -192,6 +191,8 @@ func newTool(server string, p listed) (t *tool, why string) {
 		return nil, fmt.Sprintf("its annotations, icons and _meta have more than %d bytes", maxSchema)
 	case len(p.InputSchema) > maxSchema || len(p.OutputSchema) > maxSchema:
 		return nil, fmt.Sprintf("a schema has more than %d bytes", maxSchema)
+	case schema.TooDeep(p.InputSchema) || schema.TooDeep(p.OutputSchema):
+		return nil, "a schema is nested too deeply"
 	}
 	if p.Description == "" {
 		p.Description = p.Title
@@ -202,7 +203,7 @@ func newTool(server string, p listed) (t *tool, why string) {
 	}
 	t = &tool{input: schema.New(input, schema.Input)}
 	t.Tool = sandbox.Tool{
-		Server: server, Name: p.Name, Printed: serverconfig.PrintedName(server, p.Name),
+		Server: server, Name: p.Name, Printed: sandbox.PrintedName(server, p.Name),
 		Description: excerpt.Of(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
 		WrapperPath: wrapperpath.Of(server, p.Name), Title: excerpt.Of(p.Title, maxTitle),
 		Annotations: compactJSON(p.Annotations, '{'), Icons: compactJSON(p.Icons, '['), Meta: compactJSON(p.Meta, '{'),

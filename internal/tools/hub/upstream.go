@@ -83,7 +83,7 @@ func (u *Upstream) conn(ctx context.Context, t sandbox.Thread, name string) (*co
 	if s == nil || !s.IsEnabled() || s.Err != nil {
 		return nil, notFound(cfg, u.catalog.view(t), sandbox.ToolRef{Server: name}, everything)
 	}
-	if err := u.catalog.contact(ctx, t, []*serverconfig.Server{s}); err != nil {
+	if err := u.catalog.contact(ctx, t, []*serverconfig.Server{s}, u.catalog.o.ConnectTimeout); err != nil {
 		return nil, err
 	}
 	if err := u.catalog.view(t).refused[name]; err != nil {

@@ -86,6 +86,7 @@ func (w *Wrappers) refresh(ctx context.Context, inst *instance.Instance, wait ti
 	if !whole {
 		set = w.withStarting(limited, inst, set)
 	}
+	set.Hash = codeapi.WithSkills(set)
 	if !inst.Tools.Written || set.Hash != inst.Tools.Set.Hash {
 		if err := inst.Tools.Write(func() error { return w.write(inst, set) }); err != nil {
 			return err
@@ -143,6 +144,21 @@ func (w *Wrappers) Push() {
 		case <-w.ctx.Done():
 			return
 		case <-changed:
+		}
+	}
+}
+
+// Follow writes what has changed in a thread's own tools into its sandboxes.
+func (w *Wrappers) Follow(t sandbox.Thread) {
+	for _, inst := range w.o.All() {
+		if inst.Thread != t {
+			continue
+		}
+		inst.Tools.Mu.Lock()
+		inst.Tools.Whole = false
+		inst.Tools.Mu.Unlock()
+		if err := w.push(inst); err != nil && w.ctx.Err() == nil && inst.Ending() == "" {
+			w.o.Log.Warn("a change of tools did not reach a sandbox; it will when code runs", "thread", t.String(), "error", err)
 		}
 	}
 }

@@ -45,6 +45,7 @@ func Generate(set sandbox.ToolSet, c Connection) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	delete(tree, "skills/README.md") // outside there are none
 	if c.Command == nil {
 		c.Command = []string{}
 	}

@@ -155,6 +155,28 @@ func bounded(value any, depth int) (where []string, err error) {
 	return nil, nil
 }
 
+// TooDeep reports whether a JSON text is nested deeper than a schema may be. Such a schema judges nothing here, and
+// clients fail to read the answers that it is in: Python's own parser gives up at some hundred levels.
+func TooDeep(raw []byte) bool {
+	depth, inText := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inText && c == '\\':
+			i++
+		case c == '"':
+			inText = !inText
+		case inText:
+		case c == '{' || c == '[':
+			if depth++; depth > maxSchemaDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
 func workable(number string) bool {
 	for i, c := range number {
 		if c == 'e' || c == 'E' {

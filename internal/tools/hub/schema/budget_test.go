@@ -154,3 +154,17 @@ func TestCountingChangesNothing(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestTooDeep(t *testing.T) {
+	t.Parallel()
+	nested := func(n int) string { return strings.Repeat(`{"a":[`, n) + strings.Repeat("]}", n) }
+	for text, want := range map[string]bool{
+		``: false, `{"type":"object"}`: false, nested(maxSchemaDepth / 2): false, nested(maxSchemaDepth/2 + 1): true,
+		`{"a":"` + strings.Repeat("[{", 200) + `"}`: false, `{"a":"\"","b":"` + strings.Repeat(`\\[`, 200) + `"}`: false,
+		`[` + strings.TrimSuffix(strings.Repeat(`{"a":{}},`, 200), ",") + `]`: false,
+	} {
+		if got := TooDeep([]byte(text)); got != want {
+			t.Errorf("%.60s: %t", text, got)
+		}
+	}
+}

@@ -326,3 +326,14 @@ func (f *fieldList) alternatives(e *jsonschema.ValidationError) bool {
 	f.put(e.InstanceLocation, "want "+strings.Join(want, " or "))
 	return true
 }
+
+// Problem compiles the schema, and says why it is of no use; nil: it can judge values.
+func (v *Validator) Problem() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.compiled {
+		v.compile()
+		v.compiled = true
+	}
+	return v.err
+}

@@ -59,8 +59,5 @@ func longestFirst(list []string) []string {
 	return slices.Compact(list)
 }
 
-// PrintedName is how a tool is written where there is one name for it.
-func PrintedName(server, tool string) string { return PrintedServer(server) + "__" + tool }
-
 // NamesSecrets reports whether the configuration has a ${secret:NAME}.
 func (s *Server) NamesSecrets() bool { return bytes.Contains(s.Raw, []byte("${"+secretPrefix)) }

@@ -16,7 +16,10 @@ const Mask = "***"
 
 // secretSections are the parts of a server's configuration whose values are not shown; of those with a list
 // only its members are secrets.
-var secretSections = map[string][]string{"env": nil, "headers": nil, "oauth": login.Secrets}
+var secretSections = map[string][]string{"env": nil, foreignEnv: nil, "headers": nil, "oauth": login.Secrets}
+
+// foreignEnv is what other programs call env. A server that has it cannot be used, and is shown nevertheless.
+const foreignEnv = "envs"
 
 // isSecret reports whether a member of a section is not shown. The decoder ignores case.
 func isSecret(section, key string) bool {

@@ -60,6 +60,9 @@ func (r *Redactor) build() error {
 
 // Replace returns s, which is for an error or the log, without the secrets.
 func (r *Redactor) Replace(s string) string {
+	if r == nil {
+		return s
+	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.forms.String(r.words.Replace(s))

@@ -7,10 +7,11 @@ const (
 	ScopeThread = "thread"
 	ScopeUser   = "user"
 	ScopeShared = "shared"
+	ScopeTenant = "tenant" // of a tool pack alone
 )
 
-// Scope is those who share a connection: all fields for a thread, the first two for a user, none
-// for all.
+// Scope is those who share a connection: all fields for a thread, the first two for a user, the first for a
+// tenant, none for all.
 type Scope struct{ Tenant, User, Thread string }
 
 // ScopeOf returns those who share a thread's connection to a server with this scope in its configuration.
@@ -18,6 +19,8 @@ func ScopeOf(scope string, t sandbox.Thread) Scope {
 	switch scope {
 	case ScopeShared:
 		return Scope{}
+	case ScopeTenant:
+		return Scope{Tenant: t.Tenant}
 	case ScopeThread:
 		return Scope{t.Tenant, t.User, t.ID}
 	default:

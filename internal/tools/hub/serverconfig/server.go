@@ -24,6 +24,7 @@ const (
 	TransportStdio = "stdio"
 	transportHTTP  = "http"
 	TransportSSE   = "sse"
+	TransportPack  = "pack" // of a tool pack, which no configuration file can name
 )
 
 // Limits of a configuration.
@@ -70,14 +71,16 @@ type Remote struct {
 
 // Terms are how a connection is used. A connection outlives their change.
 type Terms struct {
-	TimeoutMillis int64           `json:"timeout"` // of a call; 0 takes the hub's
-	Description   string          `json:"description"`
-	Enabled       *bool           `json:"enabled"`
-	Concurrency   int             `json:"concurrency"` // calls at once on a connection; 0 takes the hub's
-	DisabledTools []string        `json:"disabledTools"`
-	Capabilities  []string        `json:"capabilities"` // that its users need
-	Tools         map[string]Tool `json:"tools"`        // by the server's name of them
-	Drift         string          `json:"drift"`        // "record" or "quarantine"; "" takes the hub's
+	TimeoutMillis int64              `json:"timeout"` // of a call; 0 takes the hub's
+	Description   string             `json:"description"`
+	Enabled       *bool              `json:"enabled"`
+	Concurrency   int                `json:"concurrency"`  // calls at once on a connection; 0 takes the hub's
+	EnabledTools  []string           `json:"enabledTools"` // the only ones that are offered; nil: all
+	DisabledTools []string           `json:"disabledTools"`
+	Disclosure    sandbox.Disclosure `json:"disclosure"`   // of its tools that have none of their own
+	Capabilities  []string           `json:"capabilities"` // that its users need
+	Tools         map[string]Tool    `json:"tools"`        // by the server's name of them
+	Drift         string             `json:"drift"`        // "record" or "quarantine"; "" takes the hub's
 }
 
 // IsEnabled reports whether the configuration switches the server on.
@@ -103,7 +106,7 @@ func (s *Server) dialKey() ([]byte, error) {
 // SameDial reports whether a connection made for one configuration serves the other.
 func (s *Server) SameDial(other *Server) bool { return bytes.Equal(s.dial, other.dial) }
 
-// ShownTransport is "stdio" or "http".
+// ShownTransport is "stdio", "http" or "pack".
 func (s *Server) ShownTransport() string {
 	if s.Type == TransportSSE {
 		return transportHTTP
@@ -169,7 +172,7 @@ func (c *Set) refuseCollisions() {
 		if !s.IsEnabled() || s.Err != nil {
 			continue
 		}
-		prefix := PrintedServer(s.Name)
+		prefix := sandbox.PrintedServer(s.Name)
 		if first, taken := owner[prefix]; taken {
 			s.Err = sandbox.Errorf(sandbox.Conflict, "its tools would be printed %s__…, as those of the server %q are; rename one of the two", prefix, first)
 			continue
@@ -256,6 +259,9 @@ func (s *Server) check() error {
 	if s.Drift != "" && s.Drift != driftRecord && s.Drift != DriftQuarantine {
 		return InvalidField("drift", "%.40q is not record or quarantine", s.Drift)
 	}
+	if err := s.checkForeign(); err != nil {
+		return err
+	}
 	var err error
 	if s.Capabilities, err = sandbox.CheckCapabilities(s.Capabilities); err != nil {
 		return InvalidField("capabilities", "%s", excerpt.Detail(err))
@@ -273,6 +279,15 @@ func (s *Server) check() error {
 		return InvalidField("sandbox", "is for stdio servers")
 	}
 	return s.checkRemote()
+}
+
+// checkForeign refuses the key by which another program's configuration names its variables: a server that ignored it
+// would start without them.
+func (s *Server) checkForeign() error {
+	if len(sections(s.Raw, foreignEnv)) > 0 {
+		return InvalidField(foreignEnv, "is no key here: write env, with ${NAME} where the value is that of a variable of this server")
+	}
+	return nil
 }
 
 func (s *Server) checkStdio() error {
@@ -337,16 +352,6 @@ func isToken(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-// PrintedServer is the part of a printed name that stands for the server.
-func PrintedServer(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
-			return r
-		}
-		return '_'
-	}, name)
 }
 
 // describeJSON says which field of a server's configuration has the wrong type.

@@ -1,6 +1,7 @@
 package serverconfig
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -31,18 +32,40 @@ type Tool struct {
 	Capabilities  []string           `json:"capabilities"` // that it needs, beside those of the server
 }
 
-// Offers reports whether a tool is offered to any caller.
+// Offers reports whether a tool is offered to any caller. A tool has to be enabled, and not disabled.
 func (s *Server) Offers(tool string) bool {
-	return !slices.Contains(s.DisabledTools, tool) && s.Tools[tool].Disclosure != sandbox.DiscloseHidden
+	enabled := s.EnabledTools == nil || slices.Contains(s.EnabledTools, tool)
+	return enabled && !slices.Contains(s.DisabledTools, tool) && s.disclosure(tool) != sandbox.DiscloseHidden
 }
 
-// Apply puts into t what is said about it.
-func (c Tool) Apply(t *sandbox.Tool) {
-	t.Disclosure, t.Summary, t.Keywords = c.Disclosure, c.Summary, slices.Clone(c.Keywords)
+// disclosure is that of a tool: its own, else that of the server.
+func (s *Server) disclosure(tool string) sandbox.Disclosure {
+	return cmp.Or(s.Tools[tool].Disclosure, s.Disclosure)
 }
 
-// checkTools completes "tools" and reports the first thing wrong with it.
+// Describes reports whether the configuration says anything about a tool.
+func (s *Server) Describes(tool string) bool {
+	_, own := s.Tools[tool]
+	return own || s.Capabilities != nil || s.Disclosure != ""
+}
+
+// Apply puts into t what the configuration says about it.
+func (s *Server) Apply(t *sandbox.Tool) {
+	c := s.Tools[t.Name]
+	t.Disclosure, t.Summary, t.Keywords = s.disclosure(t.Name), c.Summary, slices.Clone(c.Keywords)
+	t.Requires = slices.Concat(s.Capabilities, c.Capabilities)
+}
+
+// checkTools completes what is said about tools and reports the first thing wrong with it.
 func (s *Server) checkTools() error {
+	if err := checkDisclosure("disclosure", s.Disclosure); err != nil {
+		return err
+	}
+	for field, list := range map[string][]string{"enabledTools": s.EnabledTools, "disabledTools": s.DisabledTools} {
+		if len(list) > MaxTools {
+			return InvalidField(field, "%d names, at most %d", len(list), MaxTools)
+		}
+	}
 	if len(s.Tools) > maxToolConfigs {
 		return InvalidField("tools", "%d tools, at most %d", len(s.Tools), maxToolConfigs)
 	}
@@ -55,11 +78,17 @@ func (s *Server) checkTools() error {
 	return nil
 }
 
-func (c *Tool) check(field string) error {
-	switch c.Disclosure {
+func checkDisclosure(field string, d sandbox.Disclosure) error {
+	switch d {
 	case "", sandbox.DiscloseAlways, sandbox.DiscloseDeferred, sandbox.DiscloseHidden:
-	default:
-		return InvalidField(field+".disclosure", "%.40q is not always, deferred or hidden", c.Disclosure)
+		return nil
+	}
+	return InvalidField(field, "%.40q is not always, deferred or hidden", d)
+}
+
+func (c *Tool) check(field string) error {
+	if err := checkDisclosure(field+".disclosure", c.Disclosure); err != nil {
+		return err
 	}
 	if err := checkTimeout(field+".timeout", c.TimeoutMillis); err != nil {
 		return err

@@ -20,7 +20,7 @@ func Merge(file *Set, list *sandbox.UserServers, egress []string) *Set {
 	for _, s := range file.List {
 		c.ByName[s.Name] = s
 		if s.IsEnabled() && s.Err == nil {
-			printed[PrintedServer(s.Name)] = s.Name
+			printed[sandbox.PrintedServer(s.Name)] = s.Name
 		}
 	}
 	for i := range list.List {
@@ -28,10 +28,10 @@ func Merge(file *Set, list *sandbox.UserServers, egress []string) *Set {
 		if c.ByName[s.Name] != nil {
 			continue // the file has a server of that very name
 		}
-		if first, taken := printed[PrintedServer(s.Name)]; taken && s.Err == nil {
-			s.Err = sandbox.Errorf(sandbox.Conflict, "its tools would be printed %s__…, as those of the server %q are", PrintedServer(s.Name), first)
+		if first, taken := printed[sandbox.PrintedServer(s.Name)]; taken && s.Err == nil {
+			s.Err = sandbox.Errorf(sandbox.Conflict, "its tools would be printed %s__…, as those of the server %q are", sandbox.PrintedServer(s.Name), first)
 		} else if s.Err == nil {
-			printed[PrintedServer(s.Name)] = s.Name
+			printed[sandbox.PrintedServer(s.Name)] = s.Name
 		}
 		c.List = append(c.List, s)
 		c.ByName[s.Name] = s
@@ -51,6 +51,9 @@ func ParseUserServer(u *sandbox.UserServer, egress []string) *Server {
 		s.Err = describeJSON(u.Config, err)
 		return s
 	}
+	if u.Pack != nil {
+		return s.ofPack(compact.Bytes())
+	}
 	s.RunAs, s.Scope, s.Enabled, s.Sandbox = nil, ScopeUser, nil, Isolation{}
 	if s.Type == TransportStdio || s.Type == "" && s.Command != "" {
 		s.Sandbox = Isolation{On: true, Egress: egress}
@@ -69,6 +72,18 @@ func ParseUserServer(u *sandbox.UserServer, egress []string) *Server {
 	sum := sha256.Sum256(fmt.Appendf(values, " %q", u.Key))
 	s.dial = append(s.dial, sum[:]...)
 	s.Raw = append(compact.Bytes(), sum[:]...)
+	return s
+}
+
+// ofPack completes the configuration of a tool pack. All users who have it share one connection, because the pack itself
+// has only one.
+func (s *Server) ofPack(raw []byte) *Server {
+	s.Type, s.Scope, s.Raw = TransportPack, ScopeTenant, raw
+	if s.User.Tenant == "" {
+		s.Scope = ScopeShared
+	}
+	s.dial = fmt.Appendf(nil, "pack %s", s.User.Key)
+	s.Err = s.checkTools()
 	return s
 }
 

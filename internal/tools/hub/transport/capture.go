@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // Capture is what the transport saw of one request, kept for the caller. The SDK decodes results into
@@ -17,14 +19,16 @@ type Capture struct {
 	mu       sync.Mutex
 	result   json.RawMessage // as the server wrote it
 	tooLarge bool
-	status   int           // of an HTTP answer that was an error
-	message  string        // its text
-	forgot   bool          // the server knows nothing of the session: it has not looked at the request
-	login    error         // why there was no token, or no use of it
-	forget   func()        // takes the request out of the transport's table
-	ttl      time.Duration // of a list
-	Listener *Listener     // of a call; set before the request goes out
-	Whole    bool          // the SDK sees nothing of the result; set before the request goes out
+	status   int            // of an HTTP answer that was an error
+	message  string         // its text
+	forgot   bool           // the server knows nothing of the session: it has not looked at the request
+	login    error          // why there was no token, or no use of it
+	failed   error          // why a pack has not answered
+	forget   func()         // takes the request out of the transport's table
+	ttl      time.Duration  // of a list
+	Listener *Listener      // of a call; set before the request goes out
+	Whole    bool           // the SDK sees nothing of the result; set before the request goes out
+	Thread   sandbox.Thread // for which a call is made; set before the request goes out
 }
 
 type captureKey struct{}
@@ -76,6 +80,12 @@ func (c *Capture) setForgot() {
 	c.forgot = true
 }
 
+func (c *Capture) setFailed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = err
+}
+
 // setLogin notes why a request was not made, or its answer to be of no use: status is that answer's.
 func (c *Capture) setLogin(status int, err error) {
 	c.mu.Lock()
@@ -99,13 +109,14 @@ type Seen struct {
 	TTL      time.Duration
 	Login    error
 	Forgot   bool
+	Failed   error
 }
 
 // Look returns what was seen until now.
 func (c *Capture) Look() Seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Seen{c.result, c.tooLarge, c.status, c.message, c.ttl, c.login, c.forgot}
+	return Seen{c.result, c.tooLarge, c.status, c.message, c.ttl, c.login, c.forgot, c.failed}
 }
 
 // CodeTooLarge is the code of the error that stands for a message that was skipped.

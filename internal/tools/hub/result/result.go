@@ -1,4 +1,6 @@
-package hub
+// Package result reads results of tool calls as MCP has them: what a caller sees of them, and whether they are what their
+// tool has promised.
+package result
 
 import (
 	"bytes"
@@ -8,11 +10,13 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/schema"
 )
+
+// InputRequired is the type of a result that asks the client for input.
+const InputRequired = "input_required"
 
 // rawResult is the result of a call as the server writes it.
 type rawResult struct {
@@ -27,7 +31,8 @@ type wrongResult string
 
 func (w wrongResult) Error() string { return string(w) }
 
-func reasonOf(err error) string {
+// Reason is why a result cannot be passed on, for callers.
+func Reason(err error) string {
 	var w wrongResult
 	if errors.As(err, &w) {
 		return string(w)
@@ -35,17 +40,9 @@ func reasonOf(err error) string {
 	return "the answer cannot be read"
 }
 
-// resultOf returns what a call's caller sees: the structured content when there is some, else the text,
-// parsed when it is JSON, else the blocks of content. raw is the result as the transport saw it, or
-// nothing where it cannot see.
-func resultOf(res *mcp.CallToolResult, raw json.RawMessage, limit int) (sandbox.ToolResult, error) {
-	if len(raw) == 0 {
-		text, err := json.Marshal(res)
-		if err != nil {
-			return sandbox.ToolResult{}, err
-		}
-		raw = text
-	}
+// Of returns what a call's caller sees of a result: the structured content when there is some, else the text, parsed when
+// it is JSON, else the blocks of content. Of an error, Reason is for the caller.
+func Of(raw json.RawMessage, limit int) (sandbox.ToolResult, error) {
 	var r rawResult
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return sandbox.ToolResult{}, err
@@ -77,24 +74,25 @@ func resultOf(res *mcp.CallToolResult, raw json.RawMessage, limit int) (sandbox.
 	return out, nil
 }
 
-// promised checks a result against the output schema of its tool. A tool that fails promises nothing.
-func (t *tool) promised(res sandbox.ToolResult, log *slog.Logger) error {
-	if t.output == nil || res.IsError {
+// Promised checks a result against the output schema of its tool; nil: there is none. A tool that fails promises nothing.
+// Of an error, Reason is for the caller.
+func Promised(output *schema.Validator, tool string, res sandbox.ToolResult, log *slog.Logger) error {
+	if output == nil || res.IsError {
 		return nil
 	}
 	var r rawResult
 	if err := json.Unmarshal(res.Raw, &r); err != nil {
 		return err
 	}
-	if r.ResultType == inputRequired {
+	if r.ResultType == InputRequired {
 		return nil
 	}
 	if s := bytes.TrimSpace(r.StructuredContent); len(s) == 0 || string(s) == "null" {
 		return wrongResult("the result has no structured content, which the tool's output schema promises")
 	}
-	wrong, problem := t.output.Fields(r.StructuredContent)
+	wrong, problem := output.Fields(r.StructuredContent)
 	if problem != nil {
-		log.Debug("MCP server: result not checked, the schema is of no use", "tool", t.Printed, "error", problem)
+		log.Debug("MCP server: result not checked, the schema is of no use", "tool", tool, "error", problem)
 	}
 	if len(wrong) == 0 {
 		return nil
