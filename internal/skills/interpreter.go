@@ -8,10 +8,15 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// JavaScript stands, as the first word of a command line, for the runtime of JavaScript and TypeScript that a template
+// names, or the first that its image has.
+const JavaScript = "javascript"
+
 // byEnding is what runs a script without a #! line.
 var byEnding = map[string][]string{
 	".py": {"python3"}, ".sh": {"sh"}, ".bash": {"bash"},
-	".js": {"bun"}, ".mjs": {"bun"}, ".ts": {"bun"},
+	".js": {JavaScript}, ".mjs": {JavaScript}, ".ts": {JavaScript},
+	".wasm": {sandbox.DaemonPath, sandbox.WasmCommand}, // begins with a zero byte, and so never with #!
 }
 
 // Interpreter says what runs a script: the command of its #! line, parsed as a command line and with
@@ -28,7 +33,7 @@ func Interpreter(head, name string) ([]string, error) {
 		return argv, nil
 	}
 	return nil, sandbox.Errorf(sandbox.NotSupported,
-		"script %.200q: nothing says what runs it; begin it with a #! line, or end its name in .py .sh .bash .js .mjs or .ts", name)
+		"script %.200q: nothing says what runs it; begin it with a #! line, or end its name in .py .sh .bash .js .mjs .ts or .wasm", name)
 }
 
 var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)

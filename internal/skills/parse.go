@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -117,7 +118,7 @@ func (p *parser) fields(sk *Skill) error {
 	sk.AllowedTools = p.tools()
 	sk.Hidden = p.flag("disable-model-invocation", false)
 	sk.NotCallable = !p.flag("user-invocable", true)
-	p.metadata()
+	p.metadata(sk)
 	for _, key := range slices.Sorted(maps.Keys(p.front.Fields)) {
 		switch {
 		case slices.Contains(standardKeys, key):
@@ -227,7 +228,7 @@ func splitTools(s string) []string {
 	})
 }
 
-func (p *parser) metadata() {
+func (p *parser) metadata(sk *Skill) {
 	switch m := p.front.Fields["metadata"].(type) {
 	case nil:
 	case map[string]any:
@@ -236,6 +237,12 @@ func (p *parser) metadata() {
 				p.add("metadata-type", sandbox.SeverityInfo, p.front.Lines["metadata"], "metadata.%s is not text, which the standard wants", cut(key))
 			}
 		}
+		text, err := json.Marshal(m)
+		if err != nil {
+			p.warn("wrong-type", "metadata", "metadata has a value that JSON has not; it is ignored")
+			return
+		}
+		sk.Metadata = text
 	default:
 		p.warn("wrong-type", "metadata", "metadata should be a mapping of keys to texts")
 	}

@@ -99,6 +99,9 @@ func TestParseFields(t *testing.T) {
 	if err != nil || sk.License != "MIT" || sk.Compatibility != "needs git" || !sk.Hidden || !sk.NotCallable || sk.ArgumentHint != "[file]" {
 		t.Errorf("%+v, %v, %v", sk, findings, err)
 	}
+	if with, _, err := Parse("a", []byte("---\nname: a\ndescription: d\nmetadata: {version: \"1\", n: 2}\n---\nb")); err != nil || string(with.Metadata) != `{"n":2,"version":"1"}` {
+		t.Errorf("metadata: %s, %v", with.Metadata, err)
+	}
 	if want := []string{"Bash(git add:*)", "Read", "Write"}; !slices.Equal(sk.AllowedTools, want) {
 		t.Errorf("%q", sk.AllowedTools)
 	}

@@ -37,6 +37,10 @@ type Source struct {
 	FS fs.FS
 	// Untrusted makes scripts of its skills want an approval.
 	Untrusted bool
+	// Defaults are those of its skills' scripts; nil: nothing.
+	Defaults *sandbox.ScriptDefaults
+	// Findings are about each of its skills.
+	Findings []sandbox.Finding
 }
 
 // public follows the sources. The skills of the first one win.

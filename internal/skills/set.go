@@ -146,7 +146,9 @@ func (l *Library) publicMember(name string, p *publicSkill) *Member {
 	} else {
 		m.Skill = broken(name, "files", detail(readError(p.err)))
 	}
-	m.Skill.Category, m.Skill.Location, m.Skill.Trusted = sandbox.CategoryPublic, location(sandbox.CategoryPublic, name), !l.o.Public[p.source].Untrusted
+	from := l.o.Public[p.source]
+	m.Skill.Category, m.Skill.Location, m.Skill.Trusted = sandbox.CategoryPublic, location(sandbox.CategoryPublic, name), !from.Untrusted
+	m.Skill.Defaults, m.Skill.Findings = from.Defaults, joined(m.Skill.Findings, from.Findings)
 	if p.hidden > 0 {
 		say(m, "shadows", "%d skills of other public folders have the same name and are hidden", p.hidden)
 	}
@@ -251,6 +253,11 @@ func lookup(members map[string]*Member, name string) *Member {
 			return m
 		}
 	}
+	if i := strings.LastIndexByte(name, ':'); i > 0 { // of an MCP server
+		if m := members[sandbox.ServerSkillFolder(name[:i], name[i+1:])]; m != nil && m.Skill.Category == sandbox.ServerCategory+name[:i] {
+			return m
+		}
+	}
 	return nil
 }
 
@@ -297,10 +304,15 @@ func (s *Set) View(only []string, virtual []*Member) *View {
 			without[m.plugin] = append(without[m.plugin], m.inside)
 		}
 	}
-	for _, m := range v.members {
+	for _, m := range virtual {
 		v.skills = append(v.skills, m.Skill)
+	}
+	for _, m := range v.members {
+		if !slices.Contains(virtual, m) {
+			v.skills = append(v.skills, m.Skill)
+		}
 		if m.plugin == "" {
-			v.trees = append(v.trees, Tree{Path: path.Join("skills", m.Skill.Category, m.Skill.Name), Dir: m.dir, Key: m.key, files: m.files})
+			v.trees = append(v.trees, Tree{Path: strings.TrimPrefix(path.Dir(m.Skill.Location), path.Dir(sandbox.SkillsDir)+"/"), Dir: m.dir, Key: m.key, files: m.files})
 		}
 	}
 	if s.plugins != nil {
@@ -312,15 +324,31 @@ func (s *Set) View(only []string, virtual []*Member) *View {
 			v.trees = append(v.trees, Tree{Path: path.Join("plugins", p.Name), Dir: p.Dir, Key: fmt.Sprintf("%s %q", p.Key, hidden), Without: hidden})
 		}
 	}
-	slices.SortFunc(v.skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+	InOrder(v.skills)
 	slices.SortFunc(v.trees, func(a, b Tree) int { return strings.Compare(a.Path, b.Path) })
 	return v
+}
+
+// InOrder sorts skills of a thread: first those that it was given, in their order, then all others by name.
+func InOrder(list []Skill) {
+	given := func(s Skill) int {
+		if s.Category == sandbox.CategoryVirtual {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(list, func(a, b Skill) int {
+		if given(a) == 0 && given(b) == 0 {
+			return 0
+		}
+		return cmp.Or(given(a)-given(b), strings.Compare(a.Name, b.Name))
+	})
 }
 
 // NoView is the view of a thread whose skills are not known.
 func NoView() *View { return &View{} }
 
-// List returns the skills of the thread, sorted by name. Callers must not change it.
+// List returns the skills of the thread, as InOrder sorts them. Callers must not change it.
 func (v *View) List() []Skill { return v.skills }
 
 // Trees are the folders that the thread's sandbox shows, sorted by path. Callers must not change it.
@@ -432,26 +460,33 @@ func (v *View) ModuleArgv(name, module string) ([]string, error) {
 	return []string{"sh", "-c", runModule, "sh", path.Dir(m.Skill.Location), module}, nil
 }
 
-// Everybody returns the view of a user who has nothing of their own and said nothing: all public skills that load.
+// Everybody returns the view of a user who has nothing of their own and said nothing: all public skills that load, and
+// the plugins that come with the server.
 func (l *Library) Everybody() *View {
-	gen := l.public.look(time.Now(), false)
+	s := &Set{gen: l.public.look(time.Now(), false), index: emptyIndex, state: allOn{}}
+	if l.o.Plugins != nil {
+		var err error
+		if s.plugins, err = l.o.Plugins(sandbox.Owner{}); err != nil {
+			s.plugins = nil // users see them all the same, a moment later
+		}
+	}
 	l.mu.Lock()
 	known := l.everybody
 	l.mu.Unlock()
-	if known.view != nil && known.gen == gen {
+	if known.view != nil && known.gen == s.gen && known.plugins == s.plugins {
 		return known.view
 	}
-	s := &Set{gen: gen, index: emptyIndex, state: allOn{}}
 	l.fill(s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.everybody = everybody{gen, s.View(nil, nil)}
+	l.everybody = everybody{s.gen, s.plugins, s.View(nil, nil)}
 	return l.everybody.view
 }
 
 type everybody struct {
-	gen  uint64
-	view *View
+	gen     uint64
+	plugins *Plugins
+	view    *View
 }
 
 // allOn is the State in which nothing was said.

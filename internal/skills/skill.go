@@ -49,7 +49,7 @@ type Options struct {
 	Users   string // folder of the tenants: a user's own skills are listed in <Users>/<tenant>/users/<user>/skills.json
 	Public  []Source
 	State   func(sandbox.Owner) (State, error)
-	Plugins func(sandbox.Owner) (*Plugins, error)
+	Plugins func(sandbox.Owner) (*Plugins, error) // of the zero Owner: those of a user who has none of their own
 	Log     *slog.Logger
 }
 
@@ -404,7 +404,7 @@ func writeFiles(root *os.Root, files map[string][]byte) error {
 		if err := root.MkdirAll(path.Dir(p), 0o755); err != nil {
 			return sandbox.Wrap(sandbox.Invalid, err, "%.200q cannot be made: another file is in its way", p)
 		}
-		if err := root.WriteFile(p, data, sandbox.SkillFileMode(false)); err != nil {
+		if err := root.WriteFile(p, data, sandbox.SkillFileMode(bytes.HasPrefix(data, []byte("#!")))); err != nil {
 			return sandbox.Wrap(sandbox.Invalid, err, "%.200q cannot be written: another file is in its way", p)
 		}
 	}

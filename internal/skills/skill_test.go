@@ -548,6 +548,19 @@ func TestInterpreter(t *testing.T) {
 			t.Errorf("%q: got %q, %v, want %q", head, argv, err, want)
 		}
 	}
+	for _, name := range []string{"a.js", "a.MJS", "a.ts"} { // which runtime it is, the template knows
+		if argv, err := Interpreter("", name); err != nil || strings.Join(argv, " ") != JavaScript {
+			t.Errorf("%s: got %q, %v", name, argv, err)
+		}
+	}
+}
+
+// TestWasmScript: a module needs no program of the image, and its first bytes are no #! line.
+func TestWasmScript(t *testing.T) {
+	argv, err := Interpreter("\x00asm\x01\x00\x00\x00", "scripts/Tool.WASM")
+	if err != nil || strings.Join(argv, " ") != "/opt/skerry/skerry-sandboxd wasm" {
+		t.Errorf("%q, %v", argv, err)
+	}
 }
 
 func FuzzInterpreter(f *testing.F) {
@@ -582,5 +595,31 @@ func TestRefusedSkillsLeaveNothing(t *testing.T) {
 	after, err := os.ReadDir(h.store.dir)
 	if err != nil || len(after) != len(before) {
 		t.Errorf("the store has %d entries, then %d, %v", len(before), len(after), err)
+	}
+}
+
+// TestEverybody: a folder that is ready for the next sandbox has the plugins that come with the server, too, and is
+// made anew when these are others.
+func TestEverybody(t *testing.T) {
+	h := newHouse(t, func(public string) { write(t, filepath.Join(public, "pdf/SKILL.md"), text("pdf"), 0o600) })
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a/SKILL.md"), text("a"), 0o444)
+	h.plugins[sandbox.Owner{}] = &Plugins{List: []Plugin{{Name: "zeta", Dir: dir, Key: "1", Skills: []string{"a"}}}}
+	paths := func() (all []string) {
+		for _, tree := range h.Everybody().Trees() {
+			all = append(all, tree.Path)
+		}
+		return all
+	}
+	if got := paths(); !slices.Equal(got, []string{"plugins/zeta", "skills/public/pdf"}) {
+		t.Errorf("%v", got)
+	}
+	view := h.Everybody()
+	if h.Everybody() != view {
+		t.Error("another view, and nothing has changed")
+	}
+	h.plugins[sandbox.Owner{}] = &Plugins{}
+	if got := paths(); !slices.Equal(got, []string{"skills/public/pdf"}) {
+		t.Errorf("%v", got)
 	}
 }

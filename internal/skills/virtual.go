@@ -32,11 +32,13 @@ type Virtuals struct {
 	mu    sync.Mutex
 	all   map[sandbox.Thread]map[string]*virtual
 	count int
+	last  int // place that was given
 }
 
 type virtual struct {
 	member *Member // nil while it is being made
 	bytes  int
+	place  int // among the skills of all threads, by which they are listed
 }
 
 // NewVirtuals makes an empty set, of skills that lib makes.
@@ -45,7 +47,7 @@ func NewVirtuals(lib *Library) *Virtuals {
 }
 
 // Add adds a skill to a thread. Invalid: the name, a text or a path is wrong; Conflict: the thread has a
-// virtual skill of that name; QuotaExceeded: it has too many.
+// virtual skill of that name, or another call is adding it; QuotaExceeded: it has too many.
 func (v *Virtuals) Add(t sandbox.Thread, sk sandbox.VirtualSkill) (Skill, error) {
 	if err := CheckName(sk.Name); err != nil {
 		return Skill{}, err
@@ -54,73 +56,90 @@ func (v *Virtuals) Add(t sandbox.Thread, sk sandbox.VirtualSkill) (Skill, error)
 	if err != nil {
 		return Skill{}, err
 	}
-	if err := v.reserve(t, sk.Name, size); err != nil {
+	if err := v.reserve(t, sk, size); err != nil {
 		return Skill{}, err
 	}
 	m, err := v.make(t.Owner, sk.Name, files)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	mine, still := v.all[t][sk.Name]
-	if err != nil {
-		v.drop(t, sk.Name)
+	made := v.all[t][placeOf(sk.Name)]
+	v.drop(t, placeOf(sk.Name))
+	switch {
+	case err != nil:
 		return Skill{}, err
-	}
-	if !still { // the thread was deleted meanwhile
+	case made == nil: // the thread was deleted meanwhile
 		return Skill{}, sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
 	}
 	m.Skill.Trusted = true // a caller that adds a skill to a thread can run anything in it
-	mine.member = m
+	if sk.Server != "" {
+		m.Skill.Trusted, m.Skill.Category = false, sandbox.ServerCategory+sk.Server
+	}
+	made.member = m
+	if old := v.all[t][sk.Name]; old != nil { // one that comes back stays where it was
+		made.place = old.place
+	} else {
+		v.last++
+		made.place = v.last
+	}
+	v.drop(t, sk.Name)
+	v.put(t, sk.Name, made)
 	return m.Skill, nil
 }
 
-// reserve takes the name, so that two calls for one do not both make it.
-func (v *Virtuals) reserve(t sandbox.Thread, name string, size int) error {
+// placeOf is where a skill is counted while it is being made: beside the skill of its name that it will
+// replace.
+func placeOf(name string) string { return name + "/" }
+
+// reserve takes the place of a skill, so that two calls for one name do not both make it.
+func (v *Virtuals) reserve(t sandbox.Thread, sk sandbox.VirtualSkill, size int) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	own := v.all[t]
-	if own[name] != nil {
-		return sandbox.Errorf(sandbox.Conflict, "this thread has a virtual skill %q already; delete it first", name)
+	old := own[sk.Name]
+	if own[placeOf(sk.Name)] != nil || old != nil && !sk.Replace {
+		return sandbox.Errorf(sandbox.Conflict, "this thread has a virtual skill %q already; delete it first, or ask to replace it", sk.Name)
 	}
-	total := size
+	total, count := size, 0
 	for _, other := range own {
-		total += other.bytes
+		if other != old {
+			total += other.bytes
+			count++
+		}
 	}
-	if len(own) >= maxVirtual || total > maxVirtualBytes {
+	if count >= maxVirtual || total > maxVirtualBytes {
 		return sandbox.Errorf(sandbox.QuotaExceeded, "a thread has at most %d virtual skills of at most %d bytes together", maxVirtual, maxVirtualBytes)
 	}
 	if v.count >= maxVirtualAll {
 		return sandbox.Errorf(sandbox.CapacityExceeded, "this server has %d virtual skills, its most", maxVirtualAll)
 	}
-	if own == nil {
-		own = map[string]*virtual{}
-		v.all[t] = own
-	}
-	own[name] = &virtual{bytes: size}
-	v.count++
+	v.put(t, placeOf(sk.Name), &virtual{bytes: size})
 	return nil
 }
 
-// virtualFiles writes the SKILL.md of a virtual skill, and returns it with its other files.
+// put puts one in; the caller holds the lock.
+func (v *Virtuals) put(t sandbox.Thread, name string, sk *virtual) {
+	if v.all[t] == nil {
+		v.all[t] = map[string]*virtual{}
+	}
+	v.all[t][name] = sk
+	v.count++
+}
+
+// virtualFiles returns the files of a virtual skill. It writes SKILL.md, unless that is one of them.
 func virtualFiles(sk sandbox.VirtualSkill) (files map[string][]byte, size int, err error) {
-	if strings.TrimSpace(sk.Description) == "" {
-		return nil, 0, sandbox.Errorf(sandbox.Invalid, "description: says when to use the skill, and cannot be empty")
+	files = map[string][]byte{}
+	if _, written := sk.Files[fileName]; !written || sk.Description != "" || sk.Body != "" {
+		if files[fileName], err = virtualText(sk); err != nil {
+			return nil, 0, err
+		}
 	}
-	head, err := yaml.Marshal(struct {
-		Name        string `yaml:"name"`
-		Description string `yaml:"description"`
-	}{sk.Name, sk.Description})
-	if err != nil {
-		return nil, 0, sandbox.Wrap(sandbox.Invalid, err, "description: cannot be written as YAML")
+	if len(files)+len(sk.Files) > MaxFiles {
+		return nil, 0, sandbox.Errorf(sandbox.Invalid, "files: at most %d with %s", MaxFiles, fileName)
 	}
-	text := bytes.Join([][]byte{[]byte("---\n"), head, []byte("---\n\n"), []byte(sk.Body)}, nil)
-	files = map[string][]byte{fileName: text}
-	size = len(text)
-	if len(sk.Files) >= MaxFiles {
-		return nil, 0, sandbox.Errorf(sandbox.Invalid, "files: at most %d", MaxFiles-1)
-	}
+	size = len(files[fileName])
 	for p, content := range sk.Files {
-		if strings.EqualFold(p, fileName) {
-			return nil, 0, sandbox.Errorf(sandbox.Invalid, "files: %s is made of name, description and body", fileName)
+		if strings.EqualFold(p, fileName) && (p != fileName || files[p] != nil) {
+			return nil, 0, sandbox.Errorf(sandbox.Invalid, "files: %s is made of description and body; leave them out to send it whole, under this very name", fileName)
 		}
 		files[p] = []byte(content)
 		size += len(p) + len(content)
@@ -129,6 +148,21 @@ func virtualFiles(sk sandbox.VirtualSkill) (files map[string][]byte, size int, e
 		return nil, 0, sandbox.Errorf(sandbox.Invalid, "a skill has at most %d bytes", MaxBytes)
 	}
 	return files, size, nil
+}
+
+// virtualText is the SKILL.md of a skill that has none among its files.
+func virtualText(sk sandbox.VirtualSkill) ([]byte, error) {
+	if strings.TrimSpace(sk.Description) == "" {
+		return nil, sandbox.Errorf(sandbox.Invalid, "description: says when to use the skill, and cannot be empty without a %s in files", fileName)
+	}
+	head, err := yaml.Marshal(struct {
+		Name        string `yaml:"name"`
+		Description string `yaml:"description"`
+	}{sk.Name, sk.Description})
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Invalid, err, "description: cannot be written as YAML")
+	}
+	return bytes.Join([][]byte{[]byte("---\n"), head, []byte("---\n\n"), []byte(sk.Body)}, nil), nil
 }
 
 // Remove takes a skill away. NotFound when the thread has no virtual skill of that name.
@@ -162,17 +196,21 @@ func (v *Virtuals) Forget(t sandbox.Thread) {
 	delete(v.all, t)
 }
 
-// Of returns the virtual skills of a thread, sorted by name.
+// Of returns the virtual skills of a thread, in the order in which it was given them.
 func (v *Virtuals) Of(t sandbox.Thread) []*Member {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var list []*Member
+	var own []*virtual
 	for _, mine := range v.all[t] {
 		if mine.member != nil {
-			list = append(list, mine.member)
+			own = append(own, mine)
 		}
 	}
-	slices.SortFunc(list, func(a, b *Member) int { return strings.Compare(a.Skill.Name, b.Skill.Name) })
+	slices.SortFunc(own, func(a, b *virtual) int { return a.place - b.place })
+	list := make([]*Member, 0, len(own))
+	for _, mine := range own {
+		list = append(list, mine.member)
+	}
 	return list
 }
 

@@ -34,7 +34,22 @@ func TestVirtuals(t *testing.T) {
 			}
 		}
 	}
-	if v.count != 1 || len(v.Of(mine)) != 1 {
+	whole := "---\nname: other\ndescription: from a folder\nlicense: MIT\n---\nRun it.\n"
+	again, err := v.Add(mine, sandbox.VirtualSkill{Name: "now", Replace: true, Files: map[string]string{"SKILL.md": whole, "run": "#!/bin/sh\n", "logo.png": "\x89PNG\xff"}})
+	if err != nil || again.License != "MIT" || again.Digest == sk.Digest || len(v.Of(mine)) != 1 {
+		t.Errorf("replaced: %+v, %v", again, err)
+	}
+	for _, f := range v.Of(mine)[0].files {
+		if f.Exec != (f.Path == "run") {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, bad := range []sandbox.VirtualSkill{{Name: "now", Replace: true}, {Name: "now", Replace: true, Files: map[string]string{"SKILL.md": "no frontmatter"}}, {Name: "now", Replace: true, Files: map[string]string{"skill.md": whole}}} {
+		if _, err := v.Add(mine, bad); !errors.Is(err, sandbox.Invalid) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if v.count != 1 || len(v.Of(mine)) != 1 || v.Of(mine)[0].Skill.Digest != again.Digest {
 		t.Errorf("what was refused is kept: %d", v.count)
 	}
 	if err := v.Remove(other, "now"); !errors.Is(err, sandbox.NotFound) {
@@ -69,5 +84,39 @@ func TestVirtualsAreBounded(t *testing.T) {
 	v.Forget(th)
 	if v.count != 0 || len(v.Of(th)) != 0 {
 		t.Errorf("%d after the thread is gone", v.count)
+	}
+}
+
+// TestOrder: the skills that a thread was given come first, in the order in which it was given them; one that is replaced
+// stays where it was. All others follow by name.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	list := []Skill{
+		{Name: "b", Category: sandbox.CategoryPublic}, {Name: "zeta", Category: sandbox.CategoryVirtual}, {Name: "a", Category: sandbox.CategoryCustom},
+		{Name: "alpha", Category: sandbox.CategoryVirtual}, {Name: "c", Category: sandbox.ServerCategory + "s"},
+	}
+	InOrder(list)
+	var names []string
+	for _, sk := range list {
+		names = append(names, sk.Name)
+	}
+	if got := strings.Join(names, " "); got != "zeta alpha a b c" {
+		t.Errorf("in the order %s", got)
+	}
+	v := &Virtuals{all: map[sandbox.Thread]map[string]*virtual{}, make: func(_ sandbox.Owner, name string, _ map[string][]byte) (*Member, error) {
+		return &Member{Skill: Skill{Name: name}}, nil
+	}}
+	on := sandbox.Thread{ID: "t"}
+	for _, name := range []string{"zeta", "alpha", "mid", "zeta"} {
+		if _, err := v.Add(on, sandbox.VirtualSkill{Name: name, Description: "x", Replace: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names = nil
+	for _, m := range v.Of(on) {
+		names = append(names, m.Skill.Name)
+	}
+	if got := strings.Join(names, " "); got != "zeta alpha mid" {
+		t.Errorf("a thread has %s", got)
 	}
 }

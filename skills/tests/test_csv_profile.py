@@ -8,7 +8,9 @@ import unittest
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-SCRIPT = Path(__file__).parent.parent / "public/csv-profile/scripts/profile.py"
+from on_files import SKILLS
+
+SCRIPT = SKILLS / "csv-profile/scripts/profile.py"
 spec = importlib.util.spec_from_file_location("csv_profile", SCRIPT)
 csv_profile = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(csv_profile)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/platform/download"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
@@ -35,9 +36,16 @@ type library interface {
 
 // Fetcher gets archives by address.
 type Fetcher interface {
-	// Fetch returns the archive at an address such as s3://bucket/key; the caller closes it. Errors: NotFound, Forbidden
-	// (an address or a bucket that is not allowed), Invalid, Unavailable.
+	// Fetch returns the archive at an address such as https://host/x.skill or s3://bucket/key; the caller
+	// closes it. Errors: NotFound, Forbidden (an address or a bucket that is not allowed), Invalid,
+	// Unavailable.
 	Fetch(ctx context.Context, url string) (io.ReadCloser, error)
+}
+
+// Registry gets skills by their names in a marketplace.
+type Registry interface {
+	// FetchSkill returns a .skill archive. Errors: NotFound, NotSupported, and those of fetching.
+	FetchSkill(ctx context.Context, o sandbox.Owner, marketplace, skill string) (io.Reader, error)
 }
 
 // Options say how an Installer works. Library, Audit, Dir and Log are needed.
@@ -46,7 +54,9 @@ type Options struct {
 	Audit   audit.Appender
 	Dir     string  // host folder for what is not installed yet, on the file system of the library; made when missing
 	Fetcher Fetcher // nil: nothing is installed by address
-	Limits  archive.Limits
+	// Registry is the marketplaces; nil: there are none.
+	Registry Registry
+	Limits   archive.Limits
 	// Strict refuses a skill when the static scan has an error; without, a request may ask for it.
 	Strict bool
 	// StrictFrontmatter refuses what the Agent Skills standard does not allow.
@@ -85,20 +95,41 @@ func (i *Installer) Install(ctx context.Context, c sandbox.Caller, r io.Reader, 
 	return i.recorded(ctx, c, req, func() (sandbox.SkillInstalled, error) { return i.install(ctx, c, r, req) })
 }
 
-// InstallURL fetches the archive at req.Source and installs it. NotSupported when this server fetches nothing; else as
-// Install, and what fetching answers.
+// InstallURL fetches the archive at req.Source and installs it. Lists and logs have the address without its
+// query, which may be a secret. NotSupported when this server fetches nothing; else as Install, and what
+// fetching answers.
 func (i *Installer) InstallURL(ctx context.Context, c sandbox.Caller, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
 	if i.o.Fetcher == nil {
-		return sandbox.SkillInstalled{}, sandbox.Errorf(sandbox.NotSupported, "this server fetches no skills: it has no s3.buckets in its configuration; upload the file")
+		return sandbox.SkillInstalled{}, sandbox.Errorf(sandbox.NotSupported, "this server fetches no skills; upload the file")
 	}
+	address := req.Source
+	req.Source = download.Shown(address)
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	return i.recorded(ctx, c, req, func() (sandbox.SkillInstalled, error) {
-		r, err := i.o.Fetcher.Fetch(ctx, req.Source)
+		r, err := i.o.Fetcher.Fetch(ctx, address)
 		if err != nil {
 			return sandbox.SkillInstalled{}, err
 		}
 		defer r.Close()
+		return i.install(ctx, c, r, req)
+	})
+}
+
+// InstallListed installs the skill req.Skill of req.Marketplace. NotSupported when this server has no
+// marketplaces; else as Install, and what the registry answers.
+func (i *Installer) InstallListed(ctx context.Context, c sandbox.Caller, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
+	if i.o.Registry == nil {
+		return sandbox.SkillInstalled{}, sandbox.Errorf(sandbox.NotSupported, "this server has no marketplaces")
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	req.Source = req.Skill + "@" + req.Marketplace
+	return i.recorded(ctx, c, req, func() (sandbox.SkillInstalled, error) {
+		r, err := i.o.Registry.FetchSkill(ctx, c.Owner, req.Marketplace, req.Skill)
+		if err != nil {
+			return sandbox.SkillInstalled{}, err
+		}
 		return i.install(ctx, c, r, req)
 	})
 }

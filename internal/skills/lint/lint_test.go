@@ -146,3 +146,17 @@ func FuzzManifest(f *testing.F) {
 		}
 	})
 }
+
+// TestPublicSkills: the skills of the repository keep to the standard, and the scan finds nothing in them.
+func TestPublicSkills(t *testing.T) {
+	const dir = "../../../skills/public"
+	folders, err := os.ReadDir(dir)
+	if err != nil || len(folders) < 6 {
+		t.Fatalf("%d skills, %v", len(folders), err)
+	}
+	for _, f := range folders {
+		if found, err := Folder(t.Context(), filepath.Join(dir, f.Name()), f.Name()); err != nil || len(found) > 0 {
+			t.Errorf("%s: %+v, %v", f.Name(), found, err)
+		}
+	}
+}

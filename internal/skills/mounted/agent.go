@@ -30,7 +30,7 @@ func (a *ThreadSkills) ofThread(ctx context.Context, c sandbox.Caller, id string
 	return a.k.Of(ctx, t)
 }
 
-// ThreadSkills lists the skills of a thread, sorted by name. Callers must not change it.
+// ThreadSkills lists the skills of a thread, as skills.InOrder sorts them. Callers must not change it.
 func (a *ThreadSkills) ThreadSkills(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.Skill, error) {
 	view, err := a.ofThread(ctx, c, id)
 	if err != nil {
@@ -59,6 +59,10 @@ func (a *ThreadSkills) ActivateSkill(ctx context.Context, c sandbox.Caller, id, 
 	if err != nil {
 		return sandbox.ActiveSkill{}, err
 	}
+	sk, err := view.Get(m.Name)
+	if err != nil {
+		return sandbox.ActiveSkill{}, err
+	}
 	text, err := view.ReadFile(m.Name, "SKILL.md")
 	if err != nil {
 		return sandbox.ActiveSkill{}, err
@@ -73,7 +77,7 @@ func (a *ThreadSkills) ActivateSkill(ctx context.Context, c sandbox.Caller, id, 
 		return sandbox.ActiveSkill{}, err
 	}
 	active := sandbox.ActiveSkill{
-		Name: m.Name, Location: m.Location, Resources: []string{},
+		Name: m.Name, Location: m.Location, Resources: []string{}, AllowedTools: sk.AllowedTools,
 		Body: strings.ReplaceAll(string(front.Body), "${CLAUDE_SKILL_DIR}", path.Dir(m.Location)),
 	}
 	for _, f := range m.Files {
@@ -88,7 +92,7 @@ func (a *ThreadSkills) ActivateSkill(ctx context.Context, c sandbox.Caller, id, 
 const mostSkills = 15
 
 // SearchSkills finds skills of a thread by what they do, at most 15, best first, and says how many fit at
-// all. For an empty query it returns the first ones by name.
+// all. For an empty query it returns the first ones of the list.
 func (a *ThreadSkills) SearchSkills(ctx context.Context, c sandbox.Caller, id, query string) (found []sandbox.SkillFound, matches int, err error) {
 	view, err := a.ofThread(ctx, c, id)
 	if err != nil {

@@ -203,17 +203,19 @@ func (k *Skills) Narrow(ctx context.Context, t sandbox.Thread, only []string) er
 	if _, err := k.o.Threads.ChangeRecord(ctx, t, func(info *sandbox.ThreadInfo) { info.Skills = only }); err != nil {
 		return err
 	}
-	inst := k.o.Live.Find(t)
-	if inst == nil {
-		return nil
+	all := k.o.Live.Seconds(t)
+	if own := k.o.Live.Find(t); own != nil {
+		all = append(all, own)
 	}
-	// A starting one may have read the list before: it is brought up to date by the next round. The list comes from
-	// the store, because two requests may come here in another order than their writes did.
-	if err := k.readAllowList(ctx, inst); err != nil {
-		return err
-	}
-	if inst.IsReady() {
-		k.ShowNow(ctx, inst)
+	for _, inst := range all {
+		// A starting one may have read the list before: it is brought up to date by the next round. The list comes from
+		// the store, because two requests may come here in another order than their writes did.
+		if err := k.readAllowList(ctx, inst); err != nil {
+			return err
+		}
+		if inst.IsReady() {
+			k.ShowNow(ctx, inst)
+		}
 	}
 	return nil
 }

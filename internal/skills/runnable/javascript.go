@@ -8,6 +8,9 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
+// javascripts are the runtimes of which a template names one; without a name the first that is there counts.
+var javascripts = []string{"bun", "deno", "node"}
+
 // nodeModules are the modules that Node, bun and deno have built in.
 var nodeModules = setOf(`assert async_hooks buffer child_process cluster console constants crypto dgram diagnostics_channel dns domain events fs http http2
 	https inspector module net os path perf_hooks process punycode querystring readline repl stream string_decoder sys test timers tls trace_events tty url

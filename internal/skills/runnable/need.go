@@ -13,6 +13,7 @@ type Kind string
 // Kinds of a Need.
 const (
 	Command Kind = "command" // a program on PATH
+	Script  Kind = "script"  // a program of which one is enough, by all their names: "bun, deno or node"
 	Module  Kind = "module"  // a Python module, by the name that is imported
 	Python  Kind = "python"  // a Python distribution, by its name on PyPI
 	Node    Kind = "node"    // an npm package that a program imports
@@ -52,6 +53,8 @@ func (n Need) String() string {
 		}
 	case Mention:
 		return n.Name
+	case Script:
+		return "command " + n.Name
 	case Format:
 		return "something that writes ." + n.Name
 	case Command, Python, System, File:
@@ -203,7 +206,7 @@ func (f *finder) needed(name string) bool {
 			if strings.EqualFold(n.Name, name) || n.Name == programOf[name] {
 				return true
 			}
-		case File, Network, Version, Mention, Format:
+		case File, Network, Version, Mention, Format, Script:
 		}
 	}
 	return false

@@ -136,7 +136,7 @@ func doubtOf(n Need) string {
 		return "mentions " + n.Name + ", which is not there"
 	case Format:
 		return "wants " + n.String() + ", and nothing of the usual is there"
-	case Command, Module, Python, Node, NodeCLI, System, File, Network, Version:
+	case Command, Script, Module, Python, Node, NodeCLI, System, File, Network, Version:
 	}
 	return "needs " + n.String() + ", which may be there"
 }
@@ -145,6 +145,8 @@ func (p Profile) has(n Need) state {
 	switch n.Kind {
 	case Command:
 		return is(p.Commands[n.Name])
+	case Script:
+		return is(slices.ContainsFunc(javascripts, func(name string) bool { return p.Commands[name] }))
 	case Module:
 		return is(p.Modules[n.Name])
 	case Python:

@@ -187,6 +187,8 @@ func kindOf(name string, head []byte, executable bool) func(place, string) {
 		return place.script
 	case bytes.HasPrefix(head, []byte("#!")):
 		return place.script
+	case ext == ".wasm": // what runs it comes with the sandbox
+		return nil
 	case executable || bytes.HasPrefix(head, []byte("\x7fELF")):
 		return func(p place, text string) {
 			if !utf8.ValidString(text) {
@@ -241,6 +243,10 @@ func (p place) interpreter(argv []string) {
 	p = p.at(1)
 	for i, word := range argv {
 		base := path.Base(word)
+		if word == skills.JavaScript {
+			p.need(Script, "bun, deno or node")
+			return
+		}
 		if base == "env" || strings.HasPrefix(word, "-") || i > 0 && strings.Contains(word, "=") {
 			continue
 		}

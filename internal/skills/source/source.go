@@ -1,21 +1,26 @@
-// Package source finds skills by a list: folders, .skill files, skills that are compiled in, and objects in S3. Each
-// becomes an archive with a name and a digest, ready to install; a lock file remembers which they were.
+// Package source finds skills by a list: folders, .skill files, skills that are compiled in, and archives at
+// an address. Each becomes an archive with a name and a digest, ready to install; a lock file remembers
+// which they were.
 package source
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/download"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
@@ -26,8 +31,12 @@ const (
 	TypeDir      = "dir"      // a skill's folder, or a folder of such: path
 	TypeEmbedded = "embedded" // compiled into the program: name, or all of them
 	TypeFile     = "file"     // a .skill file: path
+	TypeHTTPS    = "https"    // a .skill file on a web server: url
 	TypeS3       = "s3"       // an object: url
 )
+
+// fieldOf is the field that says where a source of a type is.
+var fieldOf = map[string]string{TypeDir: "path", TypeEmbedded: "name", TypeFile: "path", TypeHTTPS: "url", TypeS3: "url"}
 
 // Config is a skills.json: where skills come from.
 type Config struct {
@@ -35,18 +44,41 @@ type Config struct {
 	base    string  // folder of the file, which relative paths start from
 }
 
-// Entry is one source. Type says which of the other fields it has.
+// Entry is one source. Type says which of path, name and url it has.
 type Entry struct {
 	Type string `json:"type"`
 	Path string `json:"path,omitempty"`
 	Name string `json:"name,omitempty"`
 	URL  string `json:"url,omitempty"`
-	// Trusted false makes scripts of its skills want an approval. Only a server's list asks for it.
+	// Trusted false makes scripts of its skills want an approval. Only a server's list asks for it, and for
+	// the next four.
 	Trusted *bool `json:"trusted,omitempty"`
+	// Env and EnvSecrets are in the environment of scripts of its skills; the latter are variables by the
+	// names of secrets.
+	Env        map[string]string `json:"env,omitempty"`
+	EnvSecrets map[string]string `json:"env_secrets,omitempty"`
+	// Seconds is the timeout of its scripts; 0 is that of all scripts.
+	Seconds float64 `json:"timeout_s,omitempty"`
+	// Template is that of the sandbox where its scripts run; "" is that of the thread.
+	Template string `json:"template,omitempty"`
+
+	skill    string            // the name that its one skill has; "" for the names that they have
+	findings []sandbox.Finding // what of the list does not apply here
 }
 
 // Untrusted reports whether the list says that the source is not trusted.
 func (e Entry) Untrusted() bool { return e.Trusted != nil && !*e.Trusted }
+
+// Findings are what the list says of the source that has no effect.
+func (e Entry) Findings() []sandbox.Finding { return e.findings }
+
+// Defaults are what runs of its skills' scripts have; nil: nothing.
+func (e Entry) Defaults() *sandbox.ScriptDefaults {
+	if len(e.Env)+len(e.EnvSecrets) == 0 && e.Seconds == 0 && e.Template == "" {
+		return nil
+	}
+	return &sandbox.ScriptDefaults{Env: e.Env, EnvSecrets: e.EnvSecrets, Timeout: time.Duration(e.Seconds * float64(time.Second)), Template: e.Template}
+}
 
 // Limits of a list.
 const (
@@ -61,49 +93,102 @@ func Read(file string) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	var c Config
+	var list struct {
+		Sources []Entry          `json:"sources"`
+		Skills  map[string]named `json:"skills"`
+	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&c); err != nil {
-		return Config{}, sandbox.Errorf(sandbox.Invalid, "%s: %s; it is to be {\"sources\": [{\"type\": \"dir\", \"path\": …}, …]}", filepath.Base(file), err)
+	if err := dec.Decode(&list); err != nil {
+		return Config{}, sandbox.Errorf(sandbox.Invalid, "%s: %s; it is to be {\"sources\": [{\"type\": \"dir\", \"path\": …}, …]} or {\"skills\": {NAME: {\"source\": \"directory\", \"path\": …}, …}}", filepath.Base(file), err)
 	}
-	c.base = filepath.Dir(file)
-	return c, c.check(filepath.Base(file))
+	c := Config{Sources: list.Sources, base: filepath.Dir(file)}
+	var wrong []string
+	for _, name := range slices.Sorted(maps.Keys(list.Skills)) {
+		e, bad := list.Skills[name].entry(name)
+		if bad != "" {
+			wrong = append(wrong, fmt.Sprintf("skills.%.80s: %s", name, bad))
+		}
+		c.Sources = append(c.Sources, e)
+	}
+	if len(wrong) == 0 {
+		wrong = c.check()
+	}
+	if len(wrong) > 0 {
+		return c, sandbox.Errorf(sandbox.Invalid, "%s: %s", filepath.Base(file), strings.Join(wrong, "; "))
+	}
+	return c, nil
 }
 
-func (c Config) check(file string) error {
+// check says what is wrong with the sources.
+func (c Config) check() []string {
 	var wrong []string
 	if len(c.Sources) > maxSources {
 		wrong = append(wrong, fmt.Sprintf("more than %d sources", maxSources))
 	}
 	for i, e := range c.Sources[:min(len(c.Sources), maxSources)] {
-		want := map[string]string{TypeDir: "path", TypeEmbedded: "name", TypeFile: "path", TypeS3: "url"}[e.Type]
-		has := []string{}
-		for field, v := range map[string]string{"path": e.Path, "name": e.Name, "url": e.URL} {
-			if v != "" {
-				has = append(has, field)
-			}
-		}
-		switch {
-		case want == "":
-			wrong = append(wrong, fmt.Sprintf("sources[%d]: the type %.40q is not dir, embedded, file or s3", i, e.Type))
-		case len(has) == 0 && e.Type == TypeEmbedded:
-		case len(has) != 1 || has[0] != want:
-			wrong = append(wrong, fmt.Sprintf("sources[%d]: a source of type %s has %q and nothing else", i, e.Type, want))
+		if bad := e.check(); bad != "" {
+			wrong = append(wrong, e.at(i)+": "+bad)
 		}
 	}
-	if len(wrong) > 0 {
-		return sandbox.Errorf(sandbox.Invalid, "%s: %s", file, strings.Join(wrong, "; "))
+	return wrong
+}
+
+// at is where the i-th source stands in the list.
+func (e Entry) at(i int) string {
+	if e.skill != "" {
+		return "skills." + e.skill
 	}
-	return nil
+	return fmt.Sprintf("sources[%d]", i)
+}
+
+// CheckTemplates reports as Invalid the entries whose template is none of these, which are those of the server.
+func (c Config) CheckTemplates(names []string) error {
+	var wrong []string
+	for i, e := range c.Sources {
+		if e.Template != "" && !slices.Contains(names, e.Template) {
+			wrong = append(wrong, fmt.Sprintf("%s: there is no template %.80q", e.at(i), e.Template))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return sandbox.Errorf(sandbox.Invalid, "%s; this server has the templates %s", strings.Join(wrong, "; "), strings.Join(slices.Sorted(slices.Values(names)), ", "))
+}
+
+// check says what is wrong with a source, or "".
+func (e Entry) check() string {
+	want := fieldOf[e.Type]
+	has := []string{}
+	for field, v := range map[string]string{"path": e.Path, "name": e.Name, "url": e.URL} {
+		if v != "" {
+			has = append(has, field)
+		}
+	}
+	script := sandbox.Script{Path: "x", Env: e.Env, EnvSecrets: e.EnvSecrets, Timeout: time.Duration(e.Seconds * float64(time.Second))}
+	bad := script.Validate()
+	switch {
+	case want == "":
+		return fmt.Sprintf("the type %.40q is not dir, embedded, file, https or s3", e.Type)
+	case len(has) == 0 && e.Type == TypeEmbedded:
+	case len(has) != 1 || has[0] != want:
+		return fmt.Sprintf("a source of type %s has %q and nothing else", e.Type, want)
+	case e.Type == TypeHTTPS && !strings.HasPrefix(e.URL, "https://") && !strings.HasPrefix(e.URL, "http://"):
+		return "the url does not begin with https://"
+	}
+	if bad != nil {
+		return detail(bad)
+	}
+	return ""
 }
 
 // One returns a list with one of the sources, so that a failing one takes no other with it.
 func (c Config) One(e Entry) Config { return Config{Sources: []Entry{e}, base: c.base} }
 
-// Folder returns the host folder of a source of type dir, "" of another one.
+// Folder returns the host folder of a source of type dir that may have any number of skills, "" of another
+// one.
 func (c Config) Folder(e Entry) string {
-	if e.Type != TypeDir {
+	if e.Type != TypeDir || e.skill != "" {
 		return ""
 	}
 	return within(c.base, e.Path)
@@ -133,20 +218,42 @@ func readFile(file string, limit int64) ([]byte, error) {
 // Skill is one skill that a source has.
 type Skill struct {
 	Name    string
-	Source  string // as a lock file has it: "dir:skills/pdf", "embedded:pdf", "file:pdf.skill", "s3://bucket/key"
+	Source  string // as a lock file has it: "dir:skills/pdf", "embedded:pdf", "file:pdf.skill", "s3://bucket/key", "https://host/pdf.skill"
 	Digest  string // as skills.Digest makes it
 	Archive []byte // a .skill file
 }
 
-// fetcher gets objects; *s3.Client is one.
-type fetcher interface {
+// Fetcher gets what is at an address.
+type Fetcher interface {
+	// Fetch returns what is there; the caller closes it. NotFound, Forbidden, Invalid, NotSupported,
+	// Unavailable.
 	Fetch(ctx context.Context, url string) (io.ReadCloser, error)
+}
+
+// Addresses gets archives by the kinds of addresses that a list may have.
+type Addresses struct {
+	S3  Fetcher // nil: s3:// is not supported
+	Web Fetcher // nil: https:// is not supported
+}
+
+// Fetch implements Fetcher.
+func (a Addresses) Fetch(ctx context.Context, url string) (io.ReadCloser, error) {
+	scheme, _, _ := strings.Cut(url, "://")
+	switch {
+	case scheme == "s3" && a.S3 == nil:
+		return nil, sandbox.Errorf(sandbox.NotSupported, "no S3 is configured to read %.200s from; name its bucket in s3.buckets, or upload the file", url)
+	case scheme == "s3":
+		return a.S3.Fetch(ctx, url)
+	case (scheme == "https" || scheme == "http") && a.Web != nil:
+		return a.Web.Fetch(ctx, url)
+	}
+	return nil, sandbox.Errorf(sandbox.NotSupported, "an address is https://… or s3://bucket/key, not %.40q", scheme)
 }
 
 // Finder turns a list into skills.
 type Finder struct {
 	Embedded fs.FS   // with public/<name>/SKILL.md; nil: none
-	S3       fetcher // nil: sources of type s3 are an error
+	Fetcher  Fetcher // nil: sources at an address are an error
 	Temp     string  // host folder for unpacking
 	Limits   archive.Limits
 }
@@ -157,6 +264,9 @@ func (f Finder) Find(ctx context.Context, c Config) ([]Skill, error) {
 	var all []Skill
 	for i, e := range c.Sources {
 		found, err := f.entry(ctx, c.base, e)
+		if err == nil && e.skill != "" && (len(found) != 1 || found[0].Name != e.skill) {
+			err = sandbox.Errorf(sandbox.Invalid, "it is to be the skill %q, and is %q", e.skill, namesOf(found))
+		}
 		if err != nil {
 			return nil, sandbox.Wrap(sandbox.KindOf(err), err, "sources[%d]: %s", i, detail(err))
 		}
@@ -172,6 +282,14 @@ func (f Finder) Find(ctx context.Context, c Config) ([]Skill, error) {
 	return all, nil
 }
 
+func namesOf(found []Skill) []string {
+	names := make([]string, 0, len(found))
+	for _, sk := range found {
+		names = append(names, sk.Name)
+	}
+	return names
+}
+
 func detail(err error) string {
 	var e *sandbox.Error
 	if errors.As(err, &e) {
@@ -183,7 +301,7 @@ func detail(err error) string {
 func (f Finder) entry(ctx context.Context, base string, e Entry) ([]Skill, error) {
 	switch e.Type {
 	case TypeDir:
-		return f.dir(ctx, base, e.Path)
+		return f.dir(ctx, base, e)
 	case TypeEmbedded:
 		return f.embedded(ctx, e.Name)
 	case TypeFile:
@@ -192,14 +310,14 @@ func (f Finder) entry(ctx context.Context, base string, e Entry) ([]Skill, error
 			return nil, err
 		}
 		return f.one(ctx, "file:"+e.Path, raw)
-	case TypeS3:
+	case TypeS3, TypeHTTPS:
 		raw, err := f.object(ctx, e.URL)
 		if err != nil {
 			return nil, err
 		}
-		return f.one(ctx, e.URL, raw)
+		return f.one(ctx, download.Shown(e.URL), raw)
 	}
-	return nil, sandbox.Errorf(sandbox.Invalid, "the type %.40q is not dir, embedded, file or s3", e.Type)
+	return nil, sandbox.Errorf(sandbox.Invalid, "the type %.40q is not dir, embedded, file, https or s3", e.Type)
 }
 
 func within(base, p string) string {
@@ -210,26 +328,30 @@ func within(base, p string) string {
 }
 
 // dir takes a skill's folder, or each skill below a folder.
-func (f Finder) dir(ctx context.Context, base, p string) ([]Skill, error) {
+func (f Finder) dir(ctx context.Context, base string, e Entry) ([]Skill, error) {
+	p := e.Path
 	dir := within(base, p)
 	if _, err := os.Stat(filepath.Join(dir, "SKILL.md")); err == nil {
 		abs, err := filepath.Abs(dir) // "." has a name, too
 		if err != nil {
 			return nil, err
 		}
-		return f.packed(ctx, "dir:"+p, os.DirFS(dir), filepath.Base(abs))
+		return f.packed(ctx, "dir:"+p, os.DirFS(dir), cmp.Or(e.skill, filepath.Base(abs)))
+	}
+	if e.skill != "" {
+		return nil, sandbox.Errorf(sandbox.NotFound, "%s: there is no SKILL.md in it", p)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.NotFound, err, "%s: there is no such folder", p)
 	}
 	var all []Skill
-	for _, e := range entries {
-		sub := filepath.Join(dir, e.Name())
-		if _, err := os.Stat(filepath.Join(sub, "SKILL.md")); !e.IsDir() || err != nil {
+	for _, one := range entries {
+		sub := filepath.Join(dir, one.Name())
+		if _, err := os.Stat(filepath.Join(sub, "SKILL.md")); !one.IsDir() || err != nil {
 			continue
 		}
-		found, err := f.packed(ctx, "dir:"+path.Join(filepath.ToSlash(p), e.Name()), os.DirFS(sub), e.Name())
+		found, err := f.packed(ctx, "dir:"+path.Join(filepath.ToSlash(p), one.Name()), os.DirFS(sub), one.Name())
 		if err != nil {
 			return nil, err
 		}
@@ -286,17 +408,18 @@ func (f Finder) packed(ctx context.Context, source string, files fs.FS, name str
 }
 
 func (f Finder) object(ctx context.Context, url string) ([]byte, error) {
-	if f.S3 == nil {
-		return nil, sandbox.Errorf(sandbox.NotSupported, "%.200s: S3 is not configured", url)
+	shown := download.Shown(url)
+	if f.Fetcher == nil {
+		return nil, sandbox.Errorf(sandbox.NotSupported, "%.200s: nothing is fetched here", shown)
 	}
-	r, err := f.S3.Fetch(ctx, url)
+	r, err := f.Fetcher.Fetch(ctx, url)
 	if err != nil {
-		return nil, err
+		return nil, sandbox.Wrap(sandbox.KindOf(err), err, "%.200s: %s", shown, detail(err))
 	}
 	defer r.Close()
 	raw, err := io.ReadAll(io.LimitReader(r, f.Limits.ArchiveBytes+1))
 	if err == nil && int64(len(raw)) > f.Limits.ArchiveBytes {
-		err = sandbox.Errorf(sandbox.Invalid, "%.200s has more than %d bytes", url, f.Limits.ArchiveBytes)
+		err = sandbox.Errorf(sandbox.Invalid, "%.200s has more than %d bytes", shown, f.Limits.ArchiveBytes)
 	}
 	return raw, err
 }
