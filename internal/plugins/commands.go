@@ -3,12 +3,9 @@ package plugins
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
-	"os"
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/oneline"
 	"github.com/skerry-sandbox/skerry/internal/plugins/slash"
@@ -21,26 +18,6 @@ type commandLoader struct{ *loader }
 
 // commandDepth is how many folders there may be between commands/ and a command.
 const commandDepth = 3
-
-// openRegular opens a file for reading that is one: a pipe in its place must not stop the server, nor a
-// device do something.
-func openRegular(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, sandbox.Errorf(sandbox.NotFound, "there is no file %.200q", name)
-	}
-	if err != nil {
-		return nil, sandbox.Wrap(sandbox.Invalid, err, "%.200q cannot be opened, or leaves the folder", name)
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = sandbox.Errorf(sandbox.Invalid, "%.200q is not a regular file", name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
 
 // loadCommands reads commands/, or what the manifest names in its place.
 func (l commandLoader) loadCommands() {

@@ -7,5 +7,5 @@
 //
 // Locks: installer.changing is held for reading from when files are put into the store until a list names
 // them. It is held for writing while files that no list names are removed; everything may be taken under it.
-// The others are taken one at a time. Service.mu, loadedPlugins.mu, stateFiles.mu and store.mu guard maps.
+// everybody.mu is held while plugins are read. The others guard maps: Service.mu, loadedPlugins.mu, stateFiles.mu.
 package plugins

@@ -6,34 +6,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"net"
-	"net/http"
-	"net/netip"
-	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/download"
 	"github.com/skerry-sandbox/skerry/internal/plugins/gitfetch"
+	"github.com/skerry-sandbox/skerry/internal/plugins/tree"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
-	"github.com/skerry-sandbox/skerry/internal/tools/egress"
-)
-
-// treeLimits bound one plugin.
-func treeLimits() archive.Limits {
-	return archive.Limits{ArchiveBytes: 64 << 20, Files: 16_384, Bytes: 128 << 20, Ratio: 200, Depth: 16, NameBytes: 255, PathBytes: 512, Executables: true}
-}
-
-const (
-	maxRedirects  = 5
-	answerTimeout = 30 * time.Second
 )
 
 // SourceFolder is a Source of a folder of this host, in Path. Only what the server is configured for may be one.
@@ -41,42 +25,9 @@ const SourceFolder = "folder"
 
 // fetcher gets what a Source names.
 type fetcher struct {
-	client    *http.Client
-	addresses []netip.Prefix // that may be reached besides the public internet
-	folders   []string       // of this host that may be read
-	dir       string         // for what is not installed yet
-}
-
-func newFetcher(addresses []netip.Prefix, folders []string, dir string) *fetcher {
-	f := &fetcher{addresses: addresses, folders: folders, dir: dir}
-	f.client = &http.Client{
-		Transport: &http.Transport{
-			DialContext: egress.PublicDialer(addresses).DialContext, TLSHandshakeTimeout: 10 * time.Second,
-			ResponseHeaderTimeout: answerTimeout, MaxIdleConnsPerHost: 1, IdleConnTimeout: 10 * time.Second,
-		},
-		CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			if len(via) > maxRedirects {
-				return sandbox.Errorf(sandbox.Invalid, "more than %d redirects", maxRedirects)
-			}
-			return f.allow(r.URL)
-		},
-	}
-	return f
-}
-
-// allow refuses addresses before they are asked. Every connection is checked again when it is made.
-func (f *fetcher) allow(u *url.URL) error {
-	a, err := netip.ParseAddr(u.Hostname())
-	named := err == nil && slices.ContainsFunc(f.addresses, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
-	switch {
-	case u.Host == "":
-		return sandbox.Errorf(sandbox.Invalid, "the address has no host")
-	case u.Scheme == "http" && !named:
-		return sandbox.Errorf(sandbox.Forbidden, "only https is allowed, but for addresses that the server is configured for")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return sandbox.Errorf(sandbox.NotSupported, "%.20q is no address that is fetched from", u.Scheme)
-	}
-	return nil
+	web     *download.Client
+	folders []string // of this host that may be read
+	dir     string   // for what is not installed yet
 }
 
 // fetched is what a Source returned.
@@ -106,16 +57,9 @@ func (f *fetcher) fetch(ctx context.Context, s Source) (*fetched, error) {
 
 func (f *fetcher) repo(ctx context.Context, s Source) (*gitfetch.Repo, error) {
 	repo, err := gitfetch.Fetch(ctx, gitfetch.Request{URL: s.URL, Ref: s.Ref, SHA: s.SHA}, gitfetch.Options{
-		Client: f.client, AllowURL: f.allow, Folders: f.folders, Limits: gitfetch.DefaultLimits(), Dir: f.dir,
+		Client: f.web.HTTP(), AllowURL: f.web.Allow, Folders: f.folders, Limits: gitfetch.DefaultLimits(), Dir: f.dir,
 	})
-	if egress.Refused(err) {
-		return nil, errPrivate(err)
-	}
-	return repo, err
-}
-
-func errPrivate(err error) error {
-	return sandbox.Wrap(sandbox.Forbidden, err, "the address leads to a private network, which the server is not configured for")
+	return repo, download.Explain(err)
 }
 
 func (f *fetcher) fetchGit(ctx context.Context, s Source) (*fetched, error) {
@@ -123,7 +67,7 @@ func (f *fetcher) fetchGit(ctx context.Context, s Source) (*fetched, error) {
 	if err != nil {
 		return nil, err
 	}
-	got := &fetched{source: sandbox.PluginSource{Kind: SourceGit, From: shownURL(s.URL), Ref: s.Ref, Commit: repo.Commit(), Path: s.Path}}
+	got := &fetched{source: sandbox.PluginSource{Kind: SourceGit, From: download.Shown(s.URL), Ref: s.Ref, Commit: repo.Commit(), Path: s.Path}}
 	err = f.fill(got, func(to *archive.Folder) (err error) {
 		got.left, err = repo.Walk(folderOf(s.Path), func(name string, exec bool, r io.Reader) error { return to.Add(ctx, name, exec, r) })
 		return err
@@ -140,7 +84,7 @@ func folderOf(p string) string {
 
 // fill makes the folder; when that fails, nothing stays.
 func (f *fetcher) fill(got *fetched, add func(*archive.Folder) error) error {
-	to, err := archive.NewFolder(f.dir, treeLimits())
+	to, err := archive.NewFolder(f.dir, tree.Limits())
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
 	}
@@ -163,18 +107,8 @@ func stageError(err error) error {
 	return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
 }
 
-// shownURL is an address without credentials and query.
-func shownURL(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
-}
-
 func (f *fetcher) fetchArchive(ctx context.Context, s Source) (*fetched, error) {
-	body, err := f.get(ctx, s.URL)
+	body, err := f.web.Fetch(ctx, s.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -182,46 +116,9 @@ func (f *fetcher) fetchArchive(ctx context.Context, s Source) (*fetched, error) 
 	return f.unpack(ctx, body, s)
 }
 
-// get asks for an address.
-func (f *fetcher) get(ctx context.Context, address string) (io.ReadCloser, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, sandbox.Errorf(sandbox.Invalid, "the address is no URL")
-	}
-	if err := f.allow(u); err != nil {
-		return nil, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, sandbox.Errorf(sandbox.Invalid, "the address is no URL")
-	}
-	res, err := f.client.Do(r)
-	var known *sandbox.Error
-	var timeout net.Error
-	switch {
-	case err == nil:
-	case egress.Refused(err):
-		return nil, errPrivate(err)
-	case errors.As(err, &known):
-		return nil, known
-	case ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout():
-		return nil, sandbox.Wrap(sandbox.Timeout, err, "the address took too long")
-	default:
-		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the address cannot be reached")
-	}
-	if res.StatusCode == http.StatusOK {
-		return res.Body, nil
-	}
-	kind := sandbox.Unavailable
-	if res.StatusCode < http.StatusInternalServerError {
-		kind = sandbox.NotFound
-	}
-	return nil, errors.Join(sandbox.Errorf(kind, "the address answers with status %d", res.StatusCode), res.Body.Close())
-}
-
 // unpack takes an archive, ZIP or tar, as it comes.
 func (f *fetcher) unpack(ctx context.Context, r io.Reader, s Source) (*fetched, error) {
-	l := treeLimits()
+	l := tree.Limits()
 	file, err := os.CreateTemp(f.dir, "archive-")
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the archive cannot be stored")
@@ -249,7 +146,7 @@ func (f *fetcher) unpack(ctx context.Context, r io.Reader, s Source) (*fetched, 
 	case s.SHA256 != "" && s.SHA256 != hash:
 		return nil, sandbox.Errorf(sandbox.Conflict, "the archive is another one: its sha256 is %s, and %s was asked for", hash, s.SHA256)
 	}
-	got := &fetched{source: sandbox.PluginSource{Kind: SourceArchive, From: shownURL(s.URL), Path: s.Path, SHA256: hash}}
+	got := &fetched{source: sandbox.PluginSource{Kind: SourceArchive, From: download.Shown(s.URL), Path: s.Path, SHA256: hash}}
 	if got.Staged, err = f.extract(ctx, file, size); err != nil {
 		return nil, stageError(err)
 	}
@@ -262,12 +159,12 @@ func (f *fetcher) extract(ctx context.Context, file *os.File, size int64) (*arch
 		return nil, err
 	}
 	if bytes.HasPrefix(head, []byte("PK")) {
-		return archive.UnpackTree(ctx, file, size, f.dir, treeLimits(), belongs)
+		return archive.UnpackTree(ctx, file, size, f.dir, tree.Limits(), belongs)
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	return archive.UnpackTar(ctx, file, f.dir, treeLimits(), belongs)
+	return archive.UnpackTar(ctx, file, f.dir, tree.Limits(), belongs)
 }
 
 // belongs tells the folders of a plugin from one around it.
@@ -325,51 +222,11 @@ func (f *fetcher) fetchFolder(ctx context.Context, s Source) (*fetched, error) {
 	}
 	defer root.Close() //nolint:errcheck // it was read
 	got := &fetched{source: sandbox.PluginSource{Kind: SourceFolder, From: filepath.Base(real), Path: s.Path}}
-	err = f.fill(got, func(to *archive.Folder) error { return copyFolder(ctx, root, folderOf(s.Path), to, &got.left) })
+	err = f.fill(got, func(to *archive.Folder) error { return tree.Copy(ctx, root, folderOf(s.Path), to, &got.left) })
 	return got, err
 }
 
 func inFolder(real, dir string) bool {
 	root, err := filepath.EvalSymlinks(dir)
 	return err == nil && (real == root || strings.HasPrefix(real, strings.TrimSuffix(root, "/")+"/"))
-}
-
-// copyFolder copies the regular files of a folder, and links to files within root as these.
-func copyFolder(ctx context.Context, root *os.Root, folder string, to *archive.Folder, left *[]string) error {
-	entries := 0
-	err := fs.WalkDir(root.FS(), folder, func(p string, d fs.DirEntry, err error) error {
-		name := strings.TrimPrefix(strings.TrimPrefix(p, folder), "/")
-		if folder == "." {
-			name = p
-		}
-		entries++
-		switch {
-		case err != nil && p == folder:
-			return sandbox.Wrap(sandbox.NotFound, err, "there is no folder %.200q", folder)
-		case err != nil:
-			return err
-		case entries > 4*treeLimits().Files:
-			return sandbox.Errorf(sandbox.Invalid, "the folder has more than %d files and folders", 4*treeLimits().Files)
-		case d.IsDir() && path.Base(p) == ".git" && p != folder:
-			return fs.SkipDir
-		case d.IsDir():
-			return nil
-		}
-		f, err := openRegular(root, filepath.FromSlash(p))
-		if err != nil { // a link that leaves, a device
-			if len(*left) < 100 {
-				*left = append(*left, name)
-			}
-			return nil
-		}
-		info, err := f.Stat()
-		if err == nil {
-			err = to.Add(ctx, name, info.Mode()&0o111 != 0, f)
-		}
-		return errors.Join(err, f.Close())
-	})
-	if err != nil {
-		return fmt.Errorf("folder: %w", err)
-	}
-	return nil
 }

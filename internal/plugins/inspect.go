@@ -44,8 +44,8 @@ func Inspect(dir string) (*Report, error) {
 	l := &loader{root: root, p: &Plugin{}}
 	r := &Report{}
 	seen := map[string]bool{}
-	if l.isFile(marketplaceFile) {
-		text, err := l.read(marketplaceFile, MaxMarketplace)
+	if file := l.marketFile(); l.isFile(file) && (file == marketplaceFile || !l.isPlugin(".")) {
+		text, err := l.read(file, MaxMarketplace)
 		if err != nil {
 			return nil, err
 		}
@@ -73,6 +73,14 @@ func Inspect(dir string) (*Report, error) {
 		return nil, sandbox.Errorf(sandbox.Invalid, "there is no plugin in this folder, nor in the folders within it")
 	}
 	return r, nil
+}
+
+// marketFile is where the list of the marketplace in this folder is, or would be.
+func (l *loader) marketFile() string {
+	if !l.isFile(marketplaceFile) && l.isFile(plainMarketFile) {
+		return plainMarketFile
+	}
+	return marketplaceFile
 }
 
 // isPlugin says whether a folder looks like a plugin.

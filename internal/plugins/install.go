@@ -16,7 +16,9 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
+	"github.com/skerry-sandbox/skerry/internal/platform/download"
 	"github.com/skerry-sandbox/skerry/internal/platform/oneline"
+	"github.com/skerry-sandbox/skerry/internal/plugins/tree"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills/scan"
 )
@@ -26,7 +28,7 @@ type installer struct {
 	extensions *extensions.Files
 	log        *slog.Logger
 	fetch      *fetcher
-	store      *store
+	store      *tree.Store
 	states     *stateFiles
 	slots      chan struct{} // installs at once: each may take much memory
 
@@ -50,7 +52,7 @@ func (s *Service) Install(ctx context.Context, c sandbox.Caller, r io.Reader, re
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
 	var done sandbox.Plugin
-	subject := shownURL(req.From)
+	subject := download.Shown(req.From)
 	if req.Marketplace != "" {
 		subject = req.Plugin + "@" + req.Marketplace
 	}
@@ -172,7 +174,7 @@ func (i *installer) obtain(ctx context.Context, r io.Reader, src Source, req san
 func sourceOf(req sandbox.PluginInstall) (Source, error) {
 	src := Source{Kind: req.Kind, URL: strings.TrimSpace(req.From), Path: req.Path, Ref: req.Ref, SHA: strings.ToLower(req.SHA), SHA256: strings.ToLower(req.SHA256)}
 	if src.Kind == "" {
-		base := strings.ToLower(path.Base(shownURL(src.URL)))
+		base := strings.ToLower(path.Base(download.Shown(src.URL)))
 		switch {
 		case githubRepo.MatchString(src.URL):
 			src.Kind, src.URL = SourceGit, "https://github.com/"+src.URL+".git"
@@ -207,7 +209,7 @@ func check(ctx context.Context, got *fetched, entry json.RawMessage, req sandbox
 	for _, name := range got.left {
 		p.found = append(p.found, sandbox.Finding{Rule: "left-out", Severity: sandbox.SeverityInfo, File: name, Message: "a link that leaves the plugin, a link to a folder, or a submodule: it is no part of what is installed"})
 	}
-	digest, err := treeDigest(got.Dir)
+	digest, err := tree.Digest(got.Dir)
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be read")
 	}
@@ -276,7 +278,7 @@ func (i *installer) keep(ctx context.Context, o sandbox.Owner, p *ready, req san
 	}
 	i.changing.RLock()
 	defer i.changing.RUnlock()
-	if err := i.store.add(p.Dir, p.record.Digest); err != nil {
+	if err := i.store.Add(p.Dir, p.record.Digest); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
 	}
 	err = file.edit(ctx, func(st *state) error {
@@ -345,7 +347,7 @@ func (i *installer) sweep() error {
 	if err != nil {
 		return err
 	}
-	return i.store.sweep(used)
+	return i.store.Sweep(used)
 }
 
 // Remove removes a plugin of the caller, or a plugin of all users, with its files and all that was said of it. NotFound; Forbidden
@@ -360,6 +362,8 @@ func (s *Service) Remove(ctx context.Context, c sandbox.Caller, name string) err
 		switch {
 		case err != nil:
 			return err
+		case m.ofServer:
+			return errOfServer
 		case m.shared && !c.Admin():
 			return errShared
 		}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/plugins/slash"
+	"github.com/skerry-sandbox/skerry/internal/plugins/tree"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -195,7 +196,7 @@ func (l *loader) isDir(name string) bool {
 
 // read returns a file of at most limit bytes. A device or a pipe is never opened for reading.
 func (l *loader) read(name string, limit int64) ([]byte, error) {
-	f, err := openRegular(l.root, name)
+	f, err := tree.OpenRegular(l.root, name)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 
 const plainSkill = "---\nname: a\ndescription: does a\n---\nbody\n"
 
-// tree writes files into a new folder; a name that ends in / is a folder, and "-> x" a link to x.
-func tree(t testing.TB, files map[string]string) string {
+// folderWith writes files into a new folder; a name that ends in / is a folder, and "-> x" a link to x.
+func folderWith(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -50,7 +50,7 @@ func loadDir(t testing.TB, dir string, e *Entry) (*Plugin, error) {
 
 func load(t testing.TB, files map[string]string) *Plugin {
 	t.Helper()
-	p, err := loadDir(t, tree(t, files), nil)
+	p, err := loadDir(t, folderWith(t, files), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestManifestsThatDoNotLoad(t *testing.T) {
 	for name, text := range map[string]string{
 		"no JSON": `{`, "a list": `[]`, "null": `null`, "a name that leaves": `{"name":"../x"}`, "a name with a space": `{"name":"a b"}`, "too large": `{"name":"a","x":"` + strings.Repeat("x", maxManifest) + `"}`,
 	} {
-		p, err := loadDir(t, tree(t, map[string]string{claudeManifest: text, "skills/a/SKILL.md": plainSkill}), nil)
+		p, err := loadDir(t, folderWith(t, map[string]string{claudeManifest: text, "skills/a/SKILL.md": plainSkill}), nil)
 		if sandbox.KindOf(err) != sandbox.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -156,7 +156,7 @@ func TestManifestsThatDoNotLoad(t *testing.T) {
 			t.Errorf("%s: findings %v", name, rules(p))
 		}
 	}
-	if _, err := loadDir(t, tree(t, map[string]string{"x.txt": ""}), nil); sandbox.KindOf(err) != sandbox.Invalid {
+	if _, err := loadDir(t, folderWith(t, map[string]string{"x.txt": ""}), nil); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Errorf("an empty folder: %v", err)
 	}
 }
@@ -191,7 +191,7 @@ func TestHostileFolder(t *testing.T) {
 	for i := range maxCommands + 5 {
 		files[fmt.Sprintf("c/c%04d.md", i)] = "x"
 	}
-	dir := tree(t, files)
+	dir := folderWith(t, files)
 	if err := os.MkdirAll(filepath.Join(dir, "skills/pipe"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -6,12 +6,13 @@ import (
 	"os"
 	"sync"
 
+	"github.com/skerry-sandbox/skerry/internal/plugins/tree"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // loadedPlugins are the plugins that this process has read from the store.
 type loadedPlugins struct {
-	store *store
+	store *tree.Store
 	log   *slog.Logger
 
 	mu    sync.Mutex
@@ -34,8 +35,7 @@ func (l *loadedPlugins) member(name string, r record, shared bool) *member {
 		var err error
 		if found, err = l.load(name, r); err != nil {
 			l.log.Error("plugin not loaded", "plugin", name, "error", err)
-			broken := &Plugin{Name: name, Format: FormatClaude, Findings: []sandbox.Finding{{Rule: "not-loaded", Severity: sandbox.SeverityError, Message: detail(err)}}}
-			m.plugin = broken
+			m.plugin = broken(name, err)
 			return m
 		}
 		l.mu.Lock()
@@ -49,8 +49,13 @@ func (l *loadedPlugins) member(name string, r record, shared bool) *member {
 	return m
 }
 
+// broken stands for a plugin that does not load.
+func broken(name string, err error) *Plugin {
+	return &Plugin{Name: name, Format: FormatClaude, Findings: []sandbox.Finding{{Rule: "not-loaded", Severity: sandbox.SeverityError, Message: detail(err)}}}
+}
+
 func (l *loadedPlugins) load(name string, r record) (*loadedPlugin, error) {
-	dir, err := l.store.get(r.Digest)
+	dir, err := l.store.Get(r.Digest)
 	if err != nil {
 		return nil, err
 	}

@@ -19,19 +19,23 @@ const (
 	maxListed      = 2000
 )
 
-// marketplaceFile is where a marketplace's list is in its folder.
-const marketplaceFile = ".claude-plugin/marketplace.json"
+// A marketplace's list is in the first of these files that its folder has.
+const (
+	marketplaceFile = ".claude-plugin/marketplace.json"
+	plainMarketFile = "marketplace.json"
+)
 
-// Marketplace is a list of plugins and of where they are.
+// Marketplace is a list of plugins, and of skills that are no part of one, and of where they are.
 type Marketplace struct {
 	Name        string
 	Owner       string
 	Description string
-	Entries     []Entry // in the order of the file
+	Entries     []Entry // plugins, in the order of the file
+	Skills      []Entry // in the order of the file
 	Findings    []sandbox.Finding
 }
 
-// Entry is one plugin of a marketplace.
+// Entry is one plugin of a marketplace, or one skill.
 type Entry struct {
 	Name        string
 	DisplayName string
@@ -100,15 +104,13 @@ func ParseMarketplace(text []byte) (*Marketplace, error) {
 	if m.Description == "" {
 		m.Description = oneline.Of(meta.Description, maxText)
 	}
-	var list []json.RawMessage
-	if raw, ok := top["plugins"]; !ok || json.Unmarshal(raw, &list) != nil {
-		return nil, sandbox.Errorf(sandbox.Invalid, "marketplace.json: plugins should be a list")
+	if top["plugins"] == nil && top["skills"] == nil {
+		return nil, sandbox.Errorf(sandbox.Invalid, "marketplace.json: there is neither a list of plugins nor one of skills")
 	}
-	if len(list) > maxListed {
-		return nil, sandbox.Errorf(sandbox.Invalid, "marketplace.json: %d plugins, at most %d", len(list), maxListed)
+	if m.Entries, err = m.read(top["plugins"], "plugin", meta.PluginRoot); err == nil {
+		m.Skills, err = m.read(top["skills"], "skill", "")
 	}
-	m.read(list, meta.PluginRoot)
-	return m, nil
+	return m, err
 }
 
 func (m *Marketplace) add(rule, format string, args ...any) {
@@ -117,38 +119,55 @@ func (m *Marketplace) add(rule, format string, args ...any) {
 	}
 }
 
-func (m *Marketplace) read(list []json.RawMessage, root string) {
+// read reads a list of plugins or of skills, which may be missing.
+func (m *Marketplace) read(text json.RawMessage, what, root string) ([]Entry, error) {
+	var list []json.RawMessage
+	if text != nil && json.Unmarshal(text, &list) != nil {
+		return nil, sandbox.Errorf(sandbox.Invalid, "marketplace.json: %ss should be a list", what)
+	}
+	if len(list) > maxListed {
+		return nil, sandbox.Errorf(sandbox.Invalid, "marketplace.json: %d %ss, at most %d", len(list), what, maxListed)
+	}
+	var entries []Entry
 	seen := map[string]bool{}
 	for i, raw := range list {
 		f, err := object(raw)
 		if err != nil {
-			m.add("entry", "plugins[%d] is not an object; it is ignored", i)
+			m.add("entry", "%ss[%d] is not an object; it is ignored", what, i)
 			continue
 		}
 		e := newEntry(f, root)
 		switch {
 		case CheckName(e.Name) != nil:
-			m.add("entry", "plugins[%d]: %s; it is ignored", i, detail(CheckName(e.Name)))
+			m.add("entry", "%ss[%d]: %s; it is ignored", what, i, detail(CheckName(e.Name)))
 			continue
 		case seen[e.Name]:
-			m.add("entry-twice", "there are two plugins %q; the first counts", e.Name)
+			m.add("entry-twice", "there are two %ss %q; the first counts", what, e.Name)
 			continue
 		case e.Problem != "":
-			m.add("entry", "the plugin %q cannot be installed: %s", e.Name, e.Problem)
+			m.add("entry", "the %s %q cannot be installed: %s", what, e.Name, e.Problem)
 		}
 		seen[e.Name] = true
-		m.Entries = append(m.Entries, e)
+		entries = append(entries, e)
 	}
+	return entries, nil
 }
 
 // Find returns the entry of a plugin. NotFound when there is none.
-func (m *Marketplace) Find(name string) (*Entry, error) {
-	for i := range m.Entries {
-		if m.Entries[i].Name == name {
-			return &m.Entries[i], nil
+func (m *Marketplace) Find(name string) (*Entry, error) { return m.find(m.Entries, "plugin", name) }
+
+// FindSkill returns the entry of a skill. NotFound when there is none.
+func (m *Marketplace) FindSkill(name string) (*Entry, error) {
+	return m.find(m.Skills, "skill", name)
+}
+
+func (m *Marketplace) find(list []Entry, what, name string) (*Entry, error) {
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i], nil
 		}
 	}
-	return nil, sandbox.Errorf(sandbox.NotFound, "the marketplace %q has no plugin %.80q", m.Name, name)
+	return nil, sandbox.Errorf(sandbox.NotFound, "the marketplace %q has no %s %.80q", m.Name, what, name)
 }
 
 func newEntry(f fields, root string) Entry {

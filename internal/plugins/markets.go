@@ -3,6 +3,7 @@ package plugins
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/platform/download"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -38,23 +40,31 @@ func (set *Set) marketplace(name string) (sandbox.Marketplace, error) {
 	}
 	m, err := ParseMarketplace(rec.List)
 	if err != nil {
-		return sandbox.Marketplace{}, sandbox.Wrap(sandbox.Internal, err, "the list of the marketplace is damaged; add it again")
+		return sandbox.Marketplace{}, errDamagedList(err)
 	}
 	v := sandbox.Marketplace{
 		Name: name, Owner: m.Owner, Description: m.Description, AddedAt: rec.AddedAt, Plugins: []sandbox.MarketplaceEntry{}, Findings: append([]sandbox.Finding{}, m.Findings...),
-		Source: sandbox.PluginSource{Kind: rec.Source.Kind, From: shownURL(rec.Source.URL), Ref: rec.Source.Ref, Commit: rec.Commit, Path: rec.Source.Path, SHA256: rec.SHA256},
+		Source: sandbox.PluginSource{Kind: rec.Source.Kind, From: download.Shown(rec.Source.URL), Ref: rec.Source.Ref, Commit: rec.Commit, Path: rec.Source.Path, SHA256: rec.SHA256},
 	}
 	if rec.Source.Kind == SourceFolder {
 		v.Source.From = filepath.Base(rec.Source.URL)
 	}
 	for _, e := range m.Entries {
-		installed := slices.ContainsFunc(set.list, func(p *member) bool { return p.name == e.Name && p.record.Source.Marketplace == name })
-		v.Plugins = append(v.Plugins, sandbox.MarketplaceEntry{
-			Name: e.Name, DisplayName: e.DisplayName, Description: e.Description, Version: e.Version, Category: e.Category, Source: e.Source.Kind,
-			Pinned: e.Source.SHA != "" || e.Source.SHA256 != "" || e.Source.Kind == SourcePath, Problem: e.Problem, Installed: installed,
-		})
+		shown := e.view()
+		shown.Installed = slices.ContainsFunc(set.list, func(p *member) bool { return p.name == e.Name && p.record.Source.Marketplace == name })
+		v.Plugins = append(v.Plugins, shown)
+	}
+	for _, e := range m.Skills {
+		v.Skills = append(v.Skills, e.view())
 	}
 	return v, nil
+}
+
+func (e *Entry) view() sandbox.MarketplaceEntry {
+	return sandbox.MarketplaceEntry{
+		Name: e.Name, DisplayName: e.DisplayName, Description: e.Description, Version: e.Version, Category: e.Category, Source: e.Source.Kind,
+		Pinned: e.Source.SHA != "" || e.Source.SHA256 != "" || e.Source.Kind == SourcePath, Problem: e.Problem,
+	}
 }
 
 // AddMarketplace adds a marketplace for the caller's tenant, or reads one anew that was added. Forbidden for who is no
@@ -63,7 +73,7 @@ func (s *Service) AddMarketplace(ctx context.Context, c sandbox.Caller, req sand
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
 	var done sandbox.Marketplace
-	err := s.recorded(ctx, c, audit.ActionMarketplaceAdd, shownURL(req.From), "", func(rec *audit.Record) error {
+	err := s.recorded(ctx, c, audit.ActionMarketplaceAdd, download.Shown(req.From), "", func(rec *audit.Record) error {
 		if !c.Admin() {
 			return errShared
 		}
@@ -104,7 +114,6 @@ func (s *Service) AddMarketplace(ctx context.Context, c sandbox.Caller, req sand
 // marketplace fetches a list, and remembers which version of its source it is from.
 func (f *fetcher) marketplace(ctx context.Context, src Source) (string, marketplace, error) {
 	m := marketplace{Source: src, AddedAt: time.Now().UTC()}
-	file := path.Join(folderOf(src.Path), marketplaceFile)
 	switch src.Kind {
 	case SourceGit:
 		repo, err := f.repo(ctx, src)
@@ -112,7 +121,11 @@ func (f *fetcher) marketplace(ctx context.Context, src Source) (string, marketpl
 			return "", m, err
 		}
 		m.Commit = repo.Commit()
-		if m.List, err = repo.File(file, MaxMarketplace); err != nil {
+		m.List, err = repo.File(path.Join(folderOf(src.Path), marketplaceFile), MaxMarketplace)
+		if errors.Is(err, sandbox.NotFound) {
+			m.List, err = repo.File(path.Join(folderOf(src.Path), plainMarketFile), MaxMarketplace)
+		}
+		if err != nil {
 			return "", m, err
 		}
 	default:
@@ -127,7 +140,7 @@ func (f *fetcher) marketplace(ctx context.Context, src Source) (string, marketpl
 		}
 		defer root.Close() //nolint:errcheck // it was read
 		l := &loader{root: root, p: &Plugin{}}
-		if m.List, err = l.read(marketplaceFile, MaxMarketplace); err != nil {
+		if m.List, err = l.read(l.marketFile(), MaxMarketplace); err != nil {
 			return "", m, err
 		}
 		m.SHA256 = got.source.SHA256
@@ -164,24 +177,37 @@ func (s *Service) RemoveMarketplace(ctx context.Context, c sandbox.Caller, name 
 
 // entry returns the source of a plugin of a marketplace, pinned as the marketplace is, and what this says of it.
 func (st *state) entry(req sandbox.PluginInstall) (Source, json.RawMessage, error) {
-	rec, ok := st.Marketplaces[req.Marketplace]
+	src, e, err := st.listed(req.Marketplace, func(m *Marketplace) (*Entry, error) { return m.Find(req.Plugin) })
+	if err != nil {
+		return src, nil, err
+	}
+	raw, err := json.Marshal(e.fields)
+	if err != nil {
+		return Source{}, nil, errDamagedList(err)
+	}
+	return src, raw, nil
+}
+
+func errDamagedList(err error) error {
+	return sandbox.Wrap(sandbox.Internal, err, "the list of the marketplace is damaged; add it again")
+}
+
+// listed returns what find finds in a marketplace, and its source, pinned as the marketplace is.
+func (st *state) listed(market string, find func(*Marketplace) (*Entry, error)) (Source, *Entry, error) {
+	rec, ok := st.Marketplaces[market]
 	if !ok {
-		return Source{}, nil, sandbox.Errorf(sandbox.NotFound, "there is no marketplace %.80q", req.Marketplace)
+		return Source{}, nil, sandbox.Errorf(sandbox.NotFound, "there is no marketplace %.80q", market)
 	}
 	m, err := ParseMarketplace(rec.List)
 	if err != nil {
-		return Source{}, nil, sandbox.Wrap(sandbox.Internal, err, "the list of the marketplace is damaged; add it again")
+		return Source{}, nil, errDamagedList(err)
 	}
-	e, err := m.Find(req.Plugin)
+	e, err := find(m)
 	if err != nil {
 		return Source{}, nil, err
 	}
 	if e.Problem != "" {
-		return Source{}, nil, sandbox.Errorf(sandbox.NotSupported, "the plugin %q cannot be installed: %s", e.Name, e.Problem)
-	}
-	raw, err := json.Marshal(e.fields)
-	if err != nil {
-		return Source{}, nil, sandbox.Wrap(sandbox.Internal, err, "the list of the marketplace is damaged; add it again")
+		return Source{}, nil, sandbox.Errorf(sandbox.NotSupported, "%q cannot be installed: %s", e.Name, e.Problem)
 	}
 	src := e.Source
 	if src.Kind == SourcePath {
@@ -195,5 +221,5 @@ func (st *state) entry(req sandbox.PluginInstall) (Source, json.RawMessage, erro
 			src.SHA256 = rec.SHA256
 		}
 	}
-	return src, raw, nil
+	return src, e, nil
 }

@@ -21,8 +21,9 @@ var rootNames = sandbox.PluginFolders()
 const userConfigPrefix = "user_config."
 
 // mergeServers returns the MCP servers of the enabled plugins, and what became of each declared one. Nothing is
-// overwritten: of servers that are equal, the first one is used, those of the global configuration before any.
-func mergeServers(list []*member, named map[string]string, global map[string]string) (*sandbox.UserServers, map[string]sandbox.PluginServer) {
+// overwritten: of servers that are equal, the first one is used, those of the global configuration before any. With
+// without, none is used.
+func mergeServers(list []*member, named, global map[string]string, without bool) (*sandbox.UserServers, map[string]sandbox.PluginServer) {
 	servers, states := &sandbox.UserServers{}, map[string]sandbox.PluginServer{}
 	first := map[string]string{}
 	maps.Copy(first, global)
@@ -39,6 +40,8 @@ func mergeServers(list []*member, named map[string]string, global map[string]str
 				problem = s.missing(m.plugin.Format, values)
 			}
 			switch other := first[key]; {
+			case without:
+				shown.State, shown.Reason = "unusable", "the server leaves MCP servers of plugins out: its setting plugins.auto_merge_mcp is false"
 			case problem != "":
 				shown.State, shown.Reason = "unusable", problem
 			case other != "":

@@ -15,6 +15,9 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
+	"github.com/skerry-sandbox/skerry/internal/platform/download"
+	"github.com/skerry-sandbox/skerry/internal/plugins/folder"
+	"github.com/skerry-sandbox/skerry/internal/plugins/tree"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
@@ -45,6 +48,10 @@ type Options struct {
 	Addresses []netip.Prefix
 	// Folders of this host may be installed from, as they are and by file:// with git.
 	Folders []string
+	// Everybody has the plugins of all users of all tenants; nil: none.
+	Everybody *folder.Folder
+	// WithoutServers leaves the MCP servers of all plugins out of tool sets.
+	WithoutServers bool
 	// Removed reports a removed plugin, and its MCP servers by their registered names. So the state that
 	// these have kept for their users goes, too: the owner's, or with shared that of all users of the
 	// tenant. nil: none.
@@ -56,6 +63,7 @@ type Options struct {
 // Service knows the plugins of all users. All methods may be called at the same time.
 type Service struct {
 	o         Options
+	everybody *everybody
 	fetch     *fetcher
 	states    *stateFiles
 	values    optionValues
@@ -84,12 +92,12 @@ func Open(o Options) (*Service, error) {
 	if err := os.Mkdir(stage, 0o700); err != nil {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}
-	st, err := openStore(filepath.Join(o.Dir, "store"))
+	st, err := tree.Open(filepath.Join(o.Dir, "store"))
 	if err != nil {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}
 	s := &Service{
-		o: o, fetch: newFetcher(o.Addresses, o.Folders, stage), sets: map[sandbox.Owner]*Set{},
+		o: o, everybody: &everybody{folder: o.Everybody, log: o.Log}, fetch: &fetcher{download.New(o.Addresses), o.Folders, stage}, sets: map[sandbox.Owner]*Set{},
 		states: &stateFiles{dir: o.Dir, byPath: map[string]*stateFile{}},
 		values: optionValues{extensions: o.Extensions, sealer: o.Sealer, log: o.Log},
 		loaded: &loadedPlugins{store: st, log: o.Log, byKey: map[string]*loadedPlugin{}},
@@ -99,13 +107,11 @@ func Open(o Options) (*Service, error) {
 }
 
 // Close ends connections that are kept. Nothing is called afterwards.
-func (s *Service) Close() error {
-	s.fetch.client.CloseIdleConnections()
-	return nil
-}
+func (s *Service) Close() error { return s.fetch.web.Close() }
 
 // Set is the plugins of one user at one moment. It does not change.
 type Set struct {
+	everybody   *folder.List
 	shared, own *state
 	switches    *extensions.State
 	list        []*member // by name
@@ -117,38 +123,36 @@ type Set struct {
 
 // member is one plugin of a user.
 type member struct {
-	name    string
-	record  record
-	shared  bool
-	enabled bool
-	plugin  *Plugin // never nil
-	dir     string  // "" when it is broken
-	values  map[string]any
+	name     string
+	record   record
+	shared   bool // all users of the tenant have it
+	ofServer bool // all users of all tenants have it, and none can remove it
+	enabled  bool
+	plugin   *Plugin // never nil
+	dir      string  // "" when it is broken
+	values   map[string]any
 }
 
-// Set returns a user's plugins as they are now: the same pointer as long as nothing changes.
+// Set returns a user's plugins as they are now: the same pointer as long as nothing changes. The zero Owner has those
+// of a user who installed nothing and switched nothing.
 func (s *Service) Set(o sandbox.Owner) (*Set, error) {
-	sharedFile, ownFile, err := s.states.of(o)
-	if err != nil {
-		return nil, err
-	}
 	next := &Set{}
-	if next.shared, err = sharedFile.current(); err != nil {
+	var err error
+	if next.shared, next.own, err = s.states.current(o); err != nil {
 		return nil, err
 	}
-	if next.own, err = ownFile.current(); err != nil {
-		return nil, err
-	}
+	var servers []*member
+	next.everybody, servers = s.everybody.current()
 	if next.switches, err = s.o.Extensions.State(o); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	known := s.sets[o]
 	s.mu.Unlock()
-	if known != nil && known.shared == next.shared && known.own == next.own && known.switches == next.switches {
+	if known != nil && known.everybody == next.everybody && known.shared == next.shared && known.own == next.own && known.switches == next.switches {
 		return known, nil
 	}
-	if err := s.fill(o, next); err != nil {
+	if err := s.fill(o, next, servers); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -160,10 +164,19 @@ func (s *Service) Set(o sandbox.Owner) (*Set, error) {
 	return next, nil
 }
 
-func (s *Service) fill(o sandbox.Owner, set *Set) error {
+// fill puts the plugins of all sources together: of one name the user's own wins over those of the tenant, and these
+// over the ones that come with the server.
+func (s *Service) fill(o sandbox.Owner, set *Set, ofServer []*member) error {
 	values, err := s.values.of(o)
 	if err != nil {
 		return err
+	}
+	for _, m := range ofServer {
+		_, own := set.own.Plugins[m.name]
+		if _, shared := set.shared.Plugins[m.name]; !own && !shared {
+			mine := *m
+			set.list = append(set.list, &mine)
+		}
 	}
 	for name, r := range set.shared.Plugins {
 		if _, shadowed := set.own.Plugins[name]; !shadowed {
@@ -182,7 +195,7 @@ func (s *Service) fill(o sandbox.Owner, set *Set) error {
 		if !m.enabled {
 			continue
 		}
-		p := skills.Plugin{Name: m.name, Dir: m.dir, Key: m.record.Digest, Trusted: s.o.Trust}
+		p := skills.Plugin{Name: m.name, Dir: m.dir, Key: m.record.Digest, Trusted: s.o.Trust || m.ofServer}
 		for _, sk := range m.plugin.Skills {
 			p.Skills = append(p.Skills, sk.Folder)
 		}
@@ -193,7 +206,7 @@ func (s *Service) fill(o sandbox.Owner, set *Set) error {
 		return err
 	}
 	set.named = values.named
-	set.servers, set.states = mergeServers(set.list, values.named, globalServers(raw))
+	set.servers, set.states = mergeServers(set.list, values.named, globalServers(raw), s.o.WithoutServers)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -256,6 +257,31 @@ func TestLifeOfAPlugin(t *testing.T) {
 	if changes < 2 {
 		t.Errorf("%d changes were told", changes)
 	}
+}
+
+// TestZip: a plugin in a ZIP, with a folder around it, is the plugin that a tar is.
+func TestZip(t *testing.T) {
+	b := newBed(t, nil)
+	var data bytes.Buffer
+	z := zip.NewWriter(&data)
+	files := plainPlugin("zipped")
+	for _, name := range sorted(files) {
+		w, err := z.Create("repo-main/" + name)
+		if err == nil {
+			_, err = io.WriteString(w, files[name])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.Install(ctx, caller("ann"), &data, sandbox.PluginInstall{From: "zipped.zip"})
+	if err != nil || p.Digest != b.mustUpload("bob", "zipped").Digest {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	b.want("ann", "zipped")
 }
 
 // TestSharedPlugins: what an administrator installs for all.

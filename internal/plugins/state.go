@@ -95,6 +95,22 @@ func (s *stateFiles) of(o sandbox.Owner) (shared, own *stateFile, err error) {
 	return s.at(filepath.Join(base, "plugins.json")), s.at(filepath.Join(base, "users", o.User, "plugins.json")), nil
 }
 
+// current returns what the two files say. The zero Owner has none.
+func (s *stateFiles) current(o sandbox.Owner) (shared, own *state, err error) {
+	if o == (sandbox.Owner{}) {
+		return noState, noState, nil
+	}
+	sharedFile, ownFile, err := s.of(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if shared, err = sharedFile.current(); err != nil {
+		return nil, nil, err
+	}
+	own, err = ownFile.current()
+	return shared, own, err
+}
+
 // used returns the digests of all plugins that a list names.
 func (s *stateFiles) used() (map[string]bool, error) {
 	used := map[string]bool{}

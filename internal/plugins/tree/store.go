@@ -1,4 +1,4 @@
-package plugins
+package tree
 
 import (
 	"crypto/sha256"
@@ -18,29 +18,30 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
-// store keeps the folders of plugins, each named after the digest of its files: regular files 0644 or 0755,
+// Store keeps the folders of plugins, each named after the digest of its files: regular files 0644 or 0755,
 // folders 0755, owned by the server. A folder appears whole, by one rename, and never changes.
-type store struct {
+type Store struct {
 	dir string
 
 	mu       sync.Mutex
 	verified map[string]bool // digests whose files this process has looked at
 }
 
-func openStore(dir string) (*store, error) {
+// Open opens the store in a folder, which it makes when it is missing.
+func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, err
 	}
-	return &store{dir: dir, verified: map[string]bool{}}, nil
+	return &Store{dir: dir, verified: map[string]bool{}}, nil
 }
 
-func (s *store) path(digest string) string {
+func (s *Store) path(digest string) string {
 	return filepath.Join(s.dir, strings.TrimPrefix(digest, "sha256:"))
 }
 
-// get returns the folder of a digest. NotFound. Internal when its files differ from the installed ones. The
+// Get returns the folder of a digest. NotFound. Internal when its files differ from the installed ones. The
 // store checks this when this process first sees the folder.
-func (s *store) get(digest string) (string, error) {
+func (s *Store) Get(digest string) (string, error) {
 	if !skills.CheckDigest(digest) {
 		return "", sandbox.Errorf(sandbox.Internal, "the digest of the plugin is none")
 	}
@@ -59,7 +60,7 @@ func (s *store) get(digest string) (string, error) {
 		return "", sandbox.Wrap(sandbox.Internal, err, "the plugin's files cannot be read")
 	}
 	defer root.Close() //nolint:errcheck // closing it writes nothing
-	files, err := treeFiles(root)
+	files, err := filesOf(root)
 	switch {
 	case err != nil:
 		return "", sandbox.Wrap(sandbox.Internal, err, "the plugin's files cannot be read")
@@ -73,7 +74,7 @@ func (s *store) get(digest string) (string, error) {
 	return dir, nil
 }
 
-func (s *store) keep(digest string, on bool) {
+func (s *Store) keep(digest string, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if on {
@@ -83,10 +84,10 @@ func (s *store) keep(digest string, on bool) {
 	}
 }
 
-// add takes a folder, whose modes are those of the store, as that of its digest.
-func (s *store) add(dir, digest string) error {
+// Add takes a folder, whose modes are those of the store, as that of its digest.
+func (s *Store) Add(dir, digest string) error {
 	to := s.path(digest)
-	if is, err := treeDigest(to); err == nil && is == digest {
+	if is, err := Digest(to); err == nil && is == digest {
 		s.keep(digest, true)
 		return nil
 	}
@@ -100,8 +101,8 @@ func (s *store) add(dir, digest string) error {
 	return lockedfile.SyncDir(s.dir)
 }
 
-// sweep removes what is not among used.
-func (s *store) sweep(used map[string]bool) error {
+// Sweep removes what is not among used.
+func (s *Store) Sweep(used map[string]bool) error {
 	list, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
@@ -116,29 +117,29 @@ func (s *store) sweep(used map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// treeDigest returns the digest of all regular files of a folder, as skills.Digest does of a skill.
-func treeDigest(dir string) (string, error) {
+// Digest returns the digest of all regular files of a folder, as skills.Digest does of a skill.
+func Digest(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return "", err
 	}
 	defer root.Close() //nolint:errcheck // it was read
-	files, err := treeFiles(root)
+	files, err := filesOf(root)
 	if err != nil {
 		return "", err
 	}
 	return skills.DigestOf(files), nil
 }
 
-// treeFiles returns all regular files of a folder, sorted by path.
-func treeFiles(root *os.Root) ([]skills.File, error) {
+// filesOf returns all regular files of a folder, sorted by path.
+func filesOf(root *os.Root) ([]skills.File, error) {
 	var files []skills.File
 	err := fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		if len(files) > treeLimits().Files {
-			return fmt.Errorf("more than %d files", treeLimits().Files)
+		if len(files) > Limits().Files {
+			return fmt.Errorf("more than %d files", Limits().Files)
 		}
 		f, err := hashFile(root, p)
 		files = append(files, f)
@@ -149,7 +150,7 @@ func treeFiles(root *os.Root) ([]skills.File, error) {
 }
 
 func hashFile(root *os.Root, p string) (skills.File, error) {
-	f, err := openRegular(root, p)
+	f, err := OpenRegular(root, p)
 	if err != nil {
 		return skills.File{}, err
 	}
