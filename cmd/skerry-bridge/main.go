@@ -4,6 +4,8 @@
 //	skerry-bridge --certs /certs --run /run/skerry --mount /mnt/skills=/volumes/skills:ro --mount /mnt/user-data=/volumes/files:rw
 //	skerry-bridge --await 30s --run DIR    waits until one serves there
 //	skerry-bridge --remove FOLDER      removes a folder of a volume, with all that is in it
+//	skerry-bridge --nest               starts the sandbox of the working directory, too: see package nest
+//	skerry-bridge --relay SOCKET       connects its standard streams with a bridge that --nest started
 //
 // With --daemon it puts skerry-sandboxd, which lies beside it, where the sandbox finds it, before it listens.
 package main
@@ -30,9 +32,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/anchor"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/nest"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pod"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/wire"
 )
 
 // Codes of the exit: 2 is for a command line that cannot be right.
@@ -45,6 +49,7 @@ const (
 const gcPercent = 30
 
 func main() {
+	nest.InsideIfAsked()
 	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -56,7 +61,8 @@ type config struct {
 	certs, listen, run, daemon string
 	await                      time.Duration
 	remove                     string
-	anchor, version            bool
+	nest, anchor, version      bool
+	relay                      string
 	mounts                     []pod.Mount
 }
 
@@ -79,6 +85,10 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, bound
 		err = pod.Await(ctx, c.run)
 	case c.remove != "":
 		err = tree.RemoveFolder(ctx, c.remove)
+	case c.relay != "":
+		err = relay(ctx, c.relay)
+	case c.nest:
+		err = serveNested(ctx, slog.New(slog.NewJSONHandler(stderr, nil)), stderr)
 	default:
 		err = serve(ctx, c, slog.New(slog.NewJSONHandler(stderr, nil)), bound)
 	}
@@ -100,6 +110,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.daemon, "daemon", "", "folder to put skerry-sandboxd into; the sandbox must not be able to write there")
 	f.DurationVar(&c.await, "await", 0, "wait at most so long for a bridge that serves in --run, then exit: 0 when there is one")
 	f.StringVar(&c.remove, "remove", "", "remove this folder with all that is in it, and end")
+	f.BoolVar(&c.nest, "nest", false, "start the sandbox that "+nest.OrderFile+" in the working directory describes, and end with it")
+	f.StringVar(&c.relay, "relay", "", "connect standard input and output with the bridge at this socket, and end")
 	f.BoolVar(&c.version, "version", false, "print the version, and end")
 	f.Func("mount", "a tree of the sandbox, as TARGET=FOLDER:ro or TARGET=FOLDER:rw (as the sandbox may use it), or :kept (rw, and it outlives the pod); may be given again", func(s string) error {
 		m, err := parseMount(s)
@@ -115,7 +127,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if c.await < 0 {
 		return c, fmt.Errorf("--await %v: want more than 0", c.await)
 	}
-	if c.await == 0 && !c.version && c.remove == "" && c.certs == "" {
+	if c.await == 0 && !c.version && c.remove == "" && !c.nest && c.relay == "" && c.certs == "" {
 		return c, errors.New("--certs is missing: the folder of the certificate")
 	}
 	return c, nil
@@ -132,8 +144,8 @@ func parseMount(s string) (pod.Mount, error) {
 
 func serve(ctx context.Context, c config, log *slog.Logger, bound func(net.Addr)) error {
 	// The sandbox may have the same uid, and must not read the memory in which the key is.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("non-dumpable: %w", err)
+	if err := closed(); err != nil {
+		return err
 	}
 	conf, id, err := pki.PodTLS(c.certs)
 	if err != nil {
@@ -161,6 +173,59 @@ func serve(ctx context.Context, c config, log *slog.Logger, bound func(net.Addr)
 		o.Anchor = anchor.Address
 	}
 	return pod.Serve(ctx, ln, o)
+}
+
+// closed keeps the memory of this process from the code of the sandbox, which has its uid.
+func closed() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("non-dumpable: %w", err)
+	}
+	return nil
+}
+
+func relay(ctx context.Context, socket string) error {
+	if err := closed(); err != nil {
+		return err
+	}
+	return nest.Relay(ctx, socket, os.Stdin, os.Stdout)
+}
+
+// serveNested starts a sandbox, and is its sidecar until it ends.
+func serveNested(ctx context.Context, log *slog.Logger, said io.Writer) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	order, err := nest.Read(dir)
+	if err != nil {
+		return err
+	}
+	conf, id, err := pki.PodTLS(nest.CertsFolder)
+	if err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wait, err := nest.Start(ctx, dir, order, said) // first: a process that is closed cannot map the uids of its child
+	if err != nil {
+		return err
+	}
+	if err := closed(); err != nil {
+		return err
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", filepath.Join(dir, nest.SocketFile))
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- wait()
+		cancel()
+	}()
+	log.Info("skerry-bridge serves", "sandbox", id, "version", buildinfo.Version())
+	err = pod.Serve(ctx, ln, pod.Options{TLS: conf, Run: nest.Run(dir), Mounts: nest.Mounts(dir), Pace: wire.Far, Log: log})
+	cancel()
+	return errors.Join(err, <-ended)
 }
 
 // copyDaemon copies the skerry-sandboxd that lies beside this program.

@@ -10,6 +10,8 @@
 // "skerry-sandboxd confine" puts limits and a system call filter on itself and becomes what follows, where the engine that starts
 // sandboxes does not: see package confine.
 //
+// "skerry-sandboxd wasm MODULE.wasm ARGS…" runs a WebAssembly module, for anything in the sandbox: see package wasm.
+//
 // "skerry-sandboxd supervise" is what it starts for each exec, and of no use to people.
 package main
 
@@ -30,6 +32,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/wasm"
 )
 
 const (
@@ -43,6 +46,7 @@ const (
 func main() {
 	process.SuperviseIfAsked()
 	confine.IfAsked()
+	wasm.RunIfAsked(os.Environ())
 	args := os.Args[1:]
 	anchored := len(args) > 0 && args[0] == anchor.Argument
 	if anchored {

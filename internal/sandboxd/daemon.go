@@ -43,6 +43,8 @@ type Options struct {
 	BridgeAddrs []string
 	// Supervisor is the command line that runs process.Supervise.
 	Supervisor []string
+	// Wasm is the command line that runs a WebAssembly module, without the module; nil: none can run.
+	Wasm []string
 	// Orphans: see process.Options. Right for PID 1.
 	Orphans      bool
 	Roots        []files.Root
@@ -65,6 +67,7 @@ func Default(exe string, log *slog.Logger) Options {
 		BridgeSocket:  sandbox.BridgeSocket,
 		BridgeAddrs:   []string{fmt.Sprintf("127.0.0.1:%d", sandbox.BridgePort), fmt.Sprintf("[::1]:%d", sandbox.BridgePort)},
 		Supervisor:    []string{exe, process.SuperviseCommand},
+		Wasm:          []string{exe, sandbox.WasmCommand},
 		Orphans:       true,
 		Roots: []files.Root{
 			{Path: sandbox.UserDataDir, Writable: true}, {Path: sandbox.HomeDir, Writable: true}, {Path: "/tmp", Writable: true},
@@ -102,7 +105,7 @@ func Run(ctx context.Context, o Options) error {
 		s.standbys.wg.Wait() // they end with what they wait for
 	}()
 	s.standbys.waiting, s.standbys.making, s.standbys.end = map[string][]*waiting{}, map[string]int{}, make(chan struct{})
-	s.interp = interp.New(interp.Options{TempDir: o.TempDir, CodeAPIDir: o.CodeAPIDir, Path: envValue(o.BaseEnv, "PATH"), NodeVersion: s.nodeVersion, Forks: process.CanFork()})
+	s.interp = interp.New(interp.Options{TempDir: o.TempDir, CodeAPIDir: o.CodeAPIDir, Path: envValue(o.BaseEnv, "PATH"), NodeVersion: s.nodeVersion, Wasm: o.Wasm, Forks: process.CanFork()})
 	mux := http.NewServeMux()
 	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(s, connect.WithReadMaxBytes(maxRequest)))
 

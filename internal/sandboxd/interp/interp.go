@@ -11,7 +11,7 @@ import (
 )
 
 // Languages are all that a template may offer.
-var Languages = []string{"typescript", "javascript", "python", "bash"}
+var Languages = []string{"typescript", "javascript", "python", "bash", wasm}
 
 // MaxText bounds a program text, in bytes.
 const MaxText = 4 << 20
@@ -27,11 +27,13 @@ func (e *UnavailableError) Error() string { return e.Reason }
 // Options configure a Runner.
 type Options struct {
 	TempDir    string // where private folders are made
-	CodeAPIDir string // holds servers and helpers
+	CodeAPIDir string // holds servers, skills and helpers
 	Path       string // where interpreters are looked for, as PATH
 	// NodeVersion runs "<node> --version" and returns what it prints. It is asked once for each
 	// version of the program, and only where there is neither bun nor deno.
 	NodeVersion func(node string) (string, error)
+	// Wasm is the command line that runs a WebAssembly module, without the module; nil: none can run.
+	Wasm []string
 	// Forks: a Python that is started ahead may be forked for each run.
 	Forks bool
 }
@@ -89,6 +91,9 @@ func (r *Runner) Prepare(language, text, cwd string, how Choice) (*Program, erro
 	in, err := r.find(language, how)
 	if err != nil {
 		return nil, err
+	}
+	if language == wasm {
+		return r.prepareModule(in, text, cwd)
 	}
 	p, err := r.stage(in, cwd)
 	if err != nil {
@@ -158,7 +163,7 @@ func (r *Runner) fill(dir string, in *interpreter, cwd string) error {
 		}
 	}
 	links := map[string]string{}
-	for _, name := range []string{"servers", "helpers"} {
+	for _, name := range []string{"servers", "skills", "helpers"} {
 		links[name] = filepath.Join(r.opts.CodeAPIDir, name)
 	}
 	if in.modules {

@@ -43,6 +43,8 @@ func (r *Runner) find(language string, how Choice) (*interpreter, error) {
 		return r.findPython()
 	case "bash":
 		return r.findBash()
+	case wasm:
+		return r.findWasm()
 	}
 	return nil, fmt.Errorf("%w: %.40q", ErrLanguage, language)
 }

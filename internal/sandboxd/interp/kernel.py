@@ -200,11 +200,14 @@ class Wrappers:
         self.seen = self._stamp()
 
     def _stamp(self):
-        try:
-            s = os.stat(os.path.join(self.folder, "servers"))
-            return (s.st_ino, s.st_mtime_ns)
-        except OSError:
-            return None
+        stamps = []
+        for name in ("servers", "skills"):
+            try:
+                s = os.stat(os.path.join(self.folder, name))
+                stamps.append((s.st_ino, s.st_mtime_ns))
+            except OSError:
+                stamps.append(None)
+        return stamps
 
     def refresh(self):
         stamp = self._stamp()
@@ -215,7 +218,7 @@ class Wrappers:
 
         importlib.invalidate_caches()
         for name in list(sys.modules):
-            if name.partition(".")[0] == "servers":
+            if name.partition(".")[0] in ("servers", "skills"):
                 del sys.modules[name]
 
 
