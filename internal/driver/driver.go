@@ -28,6 +28,7 @@ type Capabilities struct {
 	Network         string // "none" (own network namespace with loopback only), "policy", or "shared" (memory driver)
 	Isolated        bool   // false for the memory driver: nothing of design §4 holds
 	HostRootfs      bool   // Spec.Image may be ""
+	AtService       bool   // sandboxes are another service's: Spec.Image is a template of that service
 	// OOMEndsSandbox lists the runtimes under which an exec out of memory ends the whole sandbox.
 	OOMEndsSandbox []string
 	// UserNamespaces lists the runtimes under which a sandbox has its own user namespace, in which the

@@ -29,12 +29,16 @@ const (
 	socketTime = 5 * time.Second
 )
 
-// connect makes one connection: TCP, within knock, TLS, hello, yamux.
+// connect makes one connection: TCP, within knock, or what Options.Dial makes; then TLS, hello, yamux.
 func (c *Conn) connect(ctx context.Context, knock time.Duration, again bool) (*yamux.Session, error) {
-	ctx, cancel := context.WithTimeout(ctx, wire.HelloTime)
+	ctx, cancel := context.WithTimeout(ctx, c.pace().Hello)
 	defer cancel()
-	d := net.Dialer{Timeout: knock}
-	raw, err := d.DialContext(ctx, "tcp", c.o.Addr)
+	dial := c.o.Dial
+	if dial == nil {
+		d := net.Dialer{Timeout: knock}
+		dial = func(ctx context.Context) (net.Conn, error) { return d.DialContext(ctx, "tcp", c.o.Addr) }
+	}
+	raw, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +66,7 @@ func (c *Conn) greet(ctx context.Context, raw net.Conn, again bool) (*yamux.Sess
 	if err := fit(mounts, welcome.GetMounts()); err != nil {
 		return nil, err
 	}
-	return wire.Session(conn, r, true)
+	return wire.Session(conn, r, true, c.pace())
 }
 
 // fit compares the mounts of both sides.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path"
 	"slices"
 	"strings"
@@ -42,6 +43,8 @@ const (
 type Options struct {
 	// Addr is the sidecar's, as host:port.
 	Addr string
+	// Dial makes a connection to the sidecar where there is no Addr. It may take as long as wire.Far says.
+	Dial func(ctx context.Context) (net.Conn, error)
 	ID   sandbox.ID
 	// Certificate is the name in the certificate that the sidecar shows; "" = ID.
 	Certificate sandbox.ID
@@ -64,7 +67,7 @@ type Options struct {
 
 func (o *Options) check() error {
 	switch {
-	case o.Addr == "" || o.ID == "" || o.Authority == nil:
+	case o.Addr == "" && o.Dial == nil || o.ID == "" || o.Authority == nil:
 		return sandbox.Errorf(sandbox.Invalid, "an attachment needs an address, an id and an authority")
 	case o.Token < 0:
 		return sandbox.Errorf(sandbox.Invalid, "token %d: want 0 or more", o.Token)
@@ -157,11 +160,19 @@ type Conn struct {
 	err     error
 }
 
+// pace is that of the way to the sidecar.
+func (c *Conn) pace() wire.Pace {
+	if c.o.Dial != nil {
+		return wire.Far
+	}
+	return wire.Near
+}
+
 // reach connects until it succeeds, ctx ends or there is no sense in it.
 func (c *Conn) reach(ctx context.Context, again bool) (*yamux.Session, error) {
 	var last error
 	pauses := retry.Doubling(pauseFirst, pauseMost)
-	for knock := knockFirst; ; knock = min(2*knock, wire.HelloTime) {
+	for knock := knockFirst; ; knock = min(2*knock, c.pace().Hello) {
 		session, err := c.connect(ctx, knock, again)
 		if err == nil {
 			return session, nil

@@ -13,7 +13,7 @@
 // answer also holds for pods that another server made just now.
 //
 // Locks: pods.mu guards the state of pods. An end enters the feed of events under it; watchers are called
-// without it. tunnels.mu and labelQueue.mu guard maps, proof.mu three values. policy.mu is held while the
+// without it. labelQueue.mu guards a map, proof.mu three values. policy.mu is held while the
 // driver asks the API server whether policies leave the sandboxes alone, so one caller asks for all. No
 // other request to the API server is made under a mutex. None is held while another one of these is taken.
 package kubernetes

@@ -19,6 +19,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/tunnels"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
@@ -114,11 +115,11 @@ type Driver struct {
 	locks   idlock.Locks
 	pods    *pods
 	lookup  lookup
-	tunnel  tunnels
+	tunnel  tunnels.Set
 	policy  policyCheck
 	proof   proof
 	labels  labelQueue
-	dial    func(context.Context, sidecar.Options) (tunnel, error)
+	dial    func(context.Context, sidecar.Options) (tunnels.Tunnel, error)
 
 	digests *sidecar.Digests
 	closing context.Context    // ends with Close
@@ -168,10 +169,10 @@ func build(o Options, client kube.Interface, objects dynamic.Interface) (*Driver
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
 	d := &Driver{o: &o, client: client, objects: objects, claims: objects.Resource(claimResource).Namespace(o.Namespace), hangUp: func() {}, digests: sidecar.NewDigests(), proof: proof{settle: settleTime}}
-	d.dial = func(ctx context.Context, so sidecar.Options) (tunnel, error) { return sidecar.Dial(ctx, so) }
+	d.dial = func(ctx context.Context, so sidecar.Options) (tunnels.Tunnel, error) { return sidecar.Dial(ctx, so) }
 	d.closing, d.close = context.WithCancel(context.Background())
 	d.pods = newPods(o.Namespace, client, o.Log)
-	d.pods.gone = d.tunnel.drop
+	d.pods.gone = d.tunnel.Drop
 	d.lookup = lookup{o: d.o, client: client, claims: d.claims, pods: d.pods}
 	d.labels = labelQueue{lookup: d.lookup, closing: d.closing, running: &d.running}
 	d.running.Go(func() { d.pods.run(d.closing) })
@@ -229,7 +230,7 @@ func complete(o *Options) error {
 // Close ends the driver's watches, tunnels and connections. Sandboxes go on running.
 func (d *Driver) Close() error {
 	d.close()
-	err := d.tunnel.closeAll()
+	err := d.tunnel.Close()
 	d.running.Wait()
 	d.hangUp()
 	return err

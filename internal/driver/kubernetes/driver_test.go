@@ -21,6 +21,7 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/tunnels"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
@@ -85,7 +86,9 @@ func pretend(t *testing.T) *pretended {
 	if p.d, err = build(o, p.api, p.objects); err != nil {
 		t.Fatal(err)
 	}
-	p.d.dial = func(_ context.Context, so sidecar.Options) (tunnel, error) { return &pretendedTunnel{p: p, o: so}, nil }
+	p.d.dial = func(_ context.Context, so sidecar.Options) (tunnels.Tunnel, error) {
+		return &pretendedTunnel{p: p, o: so}, nil
+	}
 	t.Cleanup(func() {
 		if err := p.d.Close(); err != nil {
 			t.Error(err)
@@ -226,7 +229,7 @@ func TestAttachOwner(t *testing.T) {
 func TestHeard(t *testing.T) {
 	p, spec := pretend(t), testSpec(t)
 	p.status = startingStatus("PodInitializing")
-	p.d.dial = func(_ context.Context, so sidecar.Options) (tunnel, error) {
+	p.d.dial = func(_ context.Context, so sidecar.Options) (tunnels.Tunnel, error) {
 		so.Heard()
 		return &pretendedTunnel{p: p, o: so}, nil
 	}
@@ -274,7 +277,7 @@ func TestCreateFails(t *testing.T) {
 		}, sandbox.NotFound, "image"},
 		"no image, and a sidecar that does not answer": {func(p *pretended) {
 			p.status = startingStatus("ErrImageNeverPull")
-			p.d.dial = func(ctx context.Context, _ sidecar.Options) (tunnel, error) {
+			p.d.dial = func(ctx context.Context, _ sidecar.Options) (tunnels.Tunnel, error) {
 				<-ctx.Done()
 				return nil, sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the sandbox cannot be reached")
 			}
@@ -295,7 +298,7 @@ func TestCreateFails(t *testing.T) {
 			p.fails("create", "pods", apierrors.NewTooManyRequests("later", 1))
 		}, sandbox.Unavailable, "cannot be reached"},
 		"no sidecar": {func(p *pretended) {
-			p.d.dial = func(context.Context, sidecar.Options) (tunnel, error) {
+			p.d.dial = func(context.Context, sidecar.Options) (tunnels.Tunnel, error) {
 				return nil, sandbox.Errorf(sandbox.Unavailable, "the sandbox cannot be reached")
 			}
 		}, sandbox.Unavailable, "cannot be reached"},

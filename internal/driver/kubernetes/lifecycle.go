@@ -270,7 +270,7 @@ func (d *Driver) Remove(ctx context.Context, id sandbox.ID) error {
 func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	d.tunnel.drop(id)
+	d.tunnel.Drop(id)
 	p, err := d.lookup.pod(ctx, id)
 	switch {
 	case err != nil:

@@ -138,17 +138,8 @@ func command(r hardening.Runtime, spec sandbox.Spec) ([]string, error) {
 // rlimits are the resource limits of a sandbox's processes, that of their number among them: a pod has none that could
 // be asked for. None of this process's own limits counts: the sandbox runs on another machine.
 func rlimits(r hardening.Runtime, spec sandbox.Spec) map[int]uint64 {
-	l := spec.Limits
-	core := uint64(hardening.CoreLimit)
-	if slices.Contains(spec.Loosen, sandbox.LoosenCoreDumps) {
-		core = uint64(l.FileBytes) //nolint:gosec // CheckSpec refuses what is below 1
-	}
-	out := map[int]uint64{
-		unix.RLIMIT_NOFILE: uint64(l.OpenFiles), //nolint:gosec // as above
-		unix.RLIMIT_FSIZE:  uint64(l.FileBytes), //nolint:gosec // as above
-		unix.RLIMIT_CORE:   core,
-		unix.RLIMIT_NPROC:  uint64(l.PIDs) + sidecarThreads, //nolint:gosec // as above
-	}
+	out := hardening.OwnRlimits(spec)
+	out[unix.RLIMIT_NPROC] += sidecarThreads
 	if !r.OwnKernel { // gVisor's lets no process set it
 		out[unix.RLIMIT_SIGPENDING] = hardening.PendingSignals
 	}

@@ -3,95 +3,17 @@ package kubernetes
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"strconv"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/tunnels"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
-
-// tunnel is one attachment; *sidecar.Conn is.
-type tunnel interface {
-	Push(ctx context.Context, paths ...string) error
-	Pull(ctx context.Context) (changed bool, err error)
-	Remount(ctx context.Context, token int64, mounts []sandbox.Mount, uid int) error
-	Reach(ctx context.Context, address string) (bool, error)
-	Done() <-chan struct{}
-	Close() error
-}
-
-// tunnels are the attachments of this process.
-type tunnels struct {
-	mu     sync.Mutex
-	byID   map[sandbox.ID]tunnel
-	closed bool
-	ending sync.WaitGroup
-}
-
-// get returns the attachment of a sandbox; nil: there is none that lives.
-func (t *tunnels) get(id sandbox.ID) tunnel {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.byID[id]
-	if c == nil {
-		return nil
-	}
-	select {
-	case <-c.Done():
-		return nil
-	default:
-		return c
-	}
-}
-
-// put keeps an attachment in the place of a former one, unless the driver is closed.
-func (t *tunnels) put(id sandbox.ID, c tunnel) error {
-	t.mu.Lock()
-	old, closed := t.byID[id], t.closed
-	if !closed {
-		if t.byID == nil {
-			t.byID = make(map[sandbox.ID]tunnel)
-		}
-		t.byID[id] = c
-	}
-	t.mu.Unlock()
-	if closed {
-		return errors.Join(sandbox.Errorf(sandbox.Unavailable, "this server is stopping"), c.Close())
-	}
-	if old != nil {
-		return old.Close()
-	}
-	return nil
-}
-
-// drop ends the attachment of a sandbox, without waiting for it.
-func (t *tunnels) drop(id sandbox.ID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.byID[id]; c != nil {
-		delete(t.byID, id)
-		t.ending.Go(func() { _ = c.Close() }) // its pod is gone: there is nothing to lose
-	}
-}
-
-func (t *tunnels) closeAll() error {
-	t.mu.Lock()
-	all := t.byID
-	t.byID, t.closed = nil, true
-	t.mu.Unlock()
-	var errs []error
-	for _, c := range all {
-		errs = append(errs, c.Close())
-	}
-	t.ending.Wait()
-	return errors.Join(errs...)
-}
 
 // fill attaches a sandbox that was made just now and copies the sources of its mounts.
 func (d *Driver) fill(ctx context.Context, spec sandbox.Spec) error {
@@ -163,7 +85,7 @@ func (d *Driver) connect(ctx context.Context, p *corev1.Pod, a driver.Attachment
 		return err
 	}
 	uid := cmp.Or(a.UID, spec.UID)
-	if c := d.tunnel.get(a.ID); c != nil {
+	if c := d.tunnel.Get(a.ID); c != nil {
 		return c.Remount(ctx, a.Token, a.Mounts, uid)
 	}
 	certificate := a.ID
@@ -178,19 +100,12 @@ func (d *Driver) connect(ctx context.Context, p *corev1.Pod, a driver.Attachment
 	if err != nil {
 		return err
 	}
-	return d.tunnel.put(a.ID, c)
+	return d.tunnel.Put(a.ID, c)
 }
 
 // Detach implements driver.Remote.
 func (d *Driver) Detach(_ context.Context, id sandbox.ID) error {
-	d.tunnel.mu.Lock()
-	c := d.tunnel.byID[id]
-	delete(d.tunnel.byID, id)
-	d.tunnel.mu.Unlock()
-	if c == nil {
-		return nil
-	}
-	return c.Close()
+	return d.tunnel.Detach(id)
 }
 
 // Push implements driver.Remote.
@@ -211,12 +126,9 @@ func (d *Driver) Pull(ctx context.Context, id sandbox.ID) (changed bool, err err
 	return c.Pull(ctx)
 }
 
-func (d *Driver) attached(id sandbox.ID) (tunnel, error) {
+func (d *Driver) attached(id sandbox.ID) (tunnels.Tunnel, error) {
 	if err := hardening.CheckID(id); err != nil {
 		return nil, err
 	}
-	if c := d.tunnel.get(id); c != nil {
-		return c, nil
-	}
-	return nil, sandbox.Errorf(sandbox.Unavailable, "sandbox %s is not attached to this server", id)
+	return d.tunnel.Attached(id)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	kubetesting "k8s.io/client-go/testing"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/tunnels"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
@@ -133,7 +134,10 @@ func TestClaim(t *testing.T) {
 	p.agentSandbox(spec, nil)
 	dialled := make(chan sidecar.Options, 1)
 	dial := p.d.dial
-	p.d.dial = func(ctx context.Context, so sidecar.Options) (tunnel, error) { dialled <- so; return dial(ctx, so) }
+	p.d.dial = func(ctx context.Context, so sidecar.Options) (tunnels.Tunnel, error) {
+		dialled <- so
+		return dial(ctx, so)
+	}
 	made, err := p.d.Create(t.Context(), spec)
 	if err != nil || made.State != sandbox.Running || made.ID != spec.ID {
 		t.Fatalf("%+v, %v", made, err)

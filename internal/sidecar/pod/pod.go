@@ -36,6 +36,7 @@ type Options struct {
 	Run    string // the folder of the sockets
 	Anchor string // where PID 1 of the sandbox comes, where it does not see that folder's sockets; "": it does
 	Mounts []Mount
+	Pace   wire.Pace    // of the way to the server; zero: wire.Near
 	Log    *slog.Logger // nil = none
 }
 
@@ -135,6 +136,9 @@ func open(ctx context.Context, o Options) (*sidecar, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Pace == (wire.Pace{}) {
+		o.Pace = wire.Near
+	}
 	p := &sidecar{digests: tree.Digests{Max: maxDigests}, o: o, log: o.Log, op: make(chan struct{}, 1), changed: make(chan struct{})}
 	for _, m := range o.Mounts {
 		if err := check(m); err != nil {
@@ -224,7 +228,7 @@ func (p *sidecar) serve(ctx context.Context, raw net.Conn) {
 
 // greet does the handshake, and attaches.
 func (p *sidecar) greet(ctx context.Context, raw net.Conn) (*attached, error) {
-	ctx, cancel := context.WithTimeout(ctx, wire.HelloTime)
+	ctx, cancel := context.WithTimeout(ctx, p.o.Pace.Hello)
 	defer cancel()
 	conn := tls.Server(raw, p.o.TLS)
 	if err := conn.HandshakeContext(ctx); err != nil {
@@ -269,7 +273,7 @@ func (p *sidecar) take(ctx context.Context, s *wire.Stream, conn net.Conn, a, ol
 	if err != nil {
 		return err
 	}
-	session, err := wire.Session(conn, r, false)
+	session, err := wire.Session(conn, r, false, p.o.Pace)
 	if err != nil {
 		return err
 	}

@@ -13,22 +13,32 @@ import (
 )
 
 const (
-	// A side that is dead, or behind a network that is, is noticed after keepAlive + writeTime.
-	keepAlive = 2 * time.Second
-	writeTime = 4 * time.Second
 	// openTime is how long a stream may be opened without being accepted.
 	openTime = 10 * time.Second
 	// closeTime is how long a stream that was closed here may stay open there. Then it is reset, and what was not yet read is lost:
 	// it must be longer than any live reader takes.
 	closeTime = 2 * time.Minute
-	// HelloTime bounds the handshake of TLS, Hello and Welcome together.
-	HelloTime = 5 * time.Second
+)
+
+// Pace says how fast the way between the two sides is. Both sides take the same.
+type Pace struct {
+	// A side that is dead, or behind a network that is, is noticed after KeepAlive + Write.
+	KeepAlive, Write time.Duration
+	// Hello bounds the handshake of TLS, Hello and Welcome together.
+	Hello time.Duration
+}
+
+var (
+	// Near is the pace of one network.
+	Near = Pace{KeepAlive: 2 * time.Second, Write: 4 * time.Second, Hello: 5 * time.Second}
+	// Far is the pace of a way over another service, each write of which is a request.
+	Far = Pace{KeepAlive: 15 * time.Second, Write: 30 * time.Second, Hello: 30 * time.Second}
 )
 
 // Session divides a connection into streams. Either side opens them. r is what reads from conn.
-func Session(conn net.Conn, r *bufio.Reader, client bool) (*yamux.Session, error) {
+func Session(conn net.Conn, r *bufio.Reader, client bool, pace Pace) (*yamux.Session, error) {
 	c := yamux.DefaultConfig()
-	c.KeepAliveInterval, c.ConnectionWriteTimeout = keepAlive, writeTime
+	c.KeepAliveInterval, c.ConnectionWriteTimeout = pace.KeepAlive, pace.Write
 	c.StreamOpenTimeout, c.StreamCloseTimeout = openTime, closeTime
 	c.LogOutput = io.Discard // why a session ended is in its errors
 	var rw net.Conn = conn

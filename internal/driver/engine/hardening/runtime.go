@@ -107,3 +107,19 @@ func atMost(resource int, value int64) uint64 {
 	}
 	return want
 }
+
+// OwnRlimits are limits that the sandbox's first process sets itself, where the engine sets none: by number, of another
+// machine than this one. Those of processes are among them.
+func OwnRlimits(spec sandbox.Spec) map[int]uint64 {
+	l := spec.Limits
+	core := uint64(CoreLimit)
+	if slices.Contains(spec.Loosen, sandbox.LoosenCoreDumps) {
+		core = uint64(l.FileBytes) //nolint:gosec // CheckSpec refuses what is below 1
+	}
+	return map[int]uint64{
+		unix.RLIMIT_NOFILE: uint64(l.OpenFiles), //nolint:gosec // as above
+		unix.RLIMIT_FSIZE:  uint64(l.FileBytes), //nolint:gosec // as above
+		unix.RLIMIT_CORE:   core,
+		unix.RLIMIT_NPROC:  uint64(l.PIDs), //nolint:gosec // as above
+	}
+}
