@@ -92,7 +92,7 @@ func (x *Execs) live(c sandbox.Caller, id, execID string) (*Exec, *instance.Inst
 	if err != nil {
 		return nil, nil, err
 	}
-	inst := x.o.Live.Find(e.Thread)
+	inst := e.Instance(x.o.Live)
 	if e.Info().Status != sandbox.StatusRunning || inst == nil {
 		return nil, nil, sandbox.Errorf(sandbox.Conflict, "exec %s has ended", execID)
 	}
@@ -145,7 +145,7 @@ func (x *Execs) Kill(ctx context.Context, c sandbox.Caller, id, execID string) e
 	if err != nil {
 		return err
 	}
-	inst := x.o.Live.Find(e.Thread)
+	inst := e.Instance(x.o.Live)
 	if e.Info().Status != sandbox.StatusRunning || inst == nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -41,14 +42,15 @@ type Exec struct {
 
 // Spec is what an exec runs, and what its caller wants of it.
 type Spec struct {
-	Action     string
-	Subject    string
-	Background bool
-	Live       int64 // it has a terminal, of whose output the newest so many bytes are kept as events; 0: none
-	Deadline   time.Duration
-	Code       *sandbox.Code  // of execute_code
-	Skill      *sandbox.Skill // whose script it is
-	Report     bool           // list the files that it changed
+	Action      string
+	Subject     string
+	Description string // of execute_code, in the caller's words
+	Background  bool
+	Live        int64 // it has a terminal, of whose output the newest so many bytes are kept as events; 0: none
+	Deadline    time.Duration
+	Code        *sandbox.Code  // of execute_code
+	Skill       *sandbox.Skill // whose script it is
+	Report      bool           // list the files that it changed
 }
 
 // Begin says which exec of which thread this is, and who started it.
@@ -57,16 +59,30 @@ func (e *Exec) Begin(id string, t sandbox.Thread, c sandbox.Caller) {
 	e.log.begin(e.Spec.Live)
 }
 
+// Instance returns the instance that e runs in, or ran in; nil: this server no longer has it.
+func (e *Exec) Instance(live *instance.Map) *instance.Instance {
+	return live.FindID(sandbox.ID(e.Attempt.Sandbox))
+}
+
 // Info returns what a list of execs shows of e.
 func (e *Exec) Info() sandbox.ExecInfo {
 	i := sandbox.ExecInfo{
-		ExecID: e.ID, Action: e.Spec.Action, Subject: e.Spec.Subject, Status: sandbox.StatusRunning, Background: e.Spec.Background,
+		ExecID: e.ID, Action: e.Spec.Action, Subject: e.Spec.Subject, Description: e.Spec.Description, Status: sandbox.StatusRunning, Background: e.Spec.Background,
 		StartedAt: e.Started,
 	}
 	if res := e.log.outcome(); res != nil {
 		i.Status, i.ExitCode = res.Status, res.ExitCode
 	}
 	return i
+}
+
+// outcome is what followers of the thread learn of the end of e. An end whose record is not durable shows no result.
+func (e *Exec) outcome() (sandbox.ExecInfo, sandbox.Result) {
+	res, err := e.Now()
+	if err != nil {
+		res = sandbox.Result{}
+	}
+	return e.Info(), res
 }
 
 // Now is the result as it is at this moment.

@@ -111,7 +111,7 @@ func TestResultWithoutADurableRecordIsNotShown(t *testing.T) {
 }
 
 func TestRegistryIsBounded(t *testing.T) {
-	g := NewRegistry()
+	g := NewRegistry(nil)
 	for i := range keepPerThread + 50 {
 		e := newExecution(fmt.Sprint(i))
 		g.Begin()
@@ -195,7 +195,7 @@ func TestTerminalStderrIsBounded(t *testing.T) {
 
 // TestEventsCostMoreThanTheirBytes: what ended execs hold is counted as the memory that it takes.
 func TestEventsCostMoreThanTheirBytes(t *testing.T) {
-	g := NewRegistry()
+	g := NewRegistry(nil)
 	e := newExecution("x")
 	e.Secret = Secrets{rawOut: 1}
 	g.Begin()
@@ -242,7 +242,7 @@ func TestLostOutputTellsNoPartOfASecret(t *testing.T) {
 // of execs that ended within half an hour.
 func BenchmarkRegistry(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
-		g := NewRegistry()
+		g := NewRegistry(nil)
 		exec := func(i int) *Exec {
 			return &Exec{ID: strconv.Itoa(i), Thread: sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "u"}, ID: strconv.Itoa(i % 1000)}, Started: time.Now(), log: eventLog{result: &sandbox.Result{}}}
 		}

@@ -20,8 +20,15 @@ const (
 	maxListedExecs = 1000
 )
 
+// Teller tells those who follow a thread of its execs. It asks for what it tells only when there are any.
+type Teller interface {
+	ExecStarted(t sandbox.Thread, info func() sandbox.ExecInfo)
+	ExecEnded(t sandbox.Thread, info func() (sandbox.ExecInfo, sandbox.Result))
+}
+
 // Registry holds the execs that callers can still ask for: running ones and the newest ended ones.
 type Registry struct {
+	tell  Teller // nil: none is told
 	mu    sync.Mutex
 	byID  map[string]*Exec
 	of    map[sandbox.Thread]*threadExecs
@@ -37,9 +44,9 @@ type threadExecs struct {
 	ended []*Exec // oldest first
 }
 
-// NewRegistry returns a registry without execs.
-func NewRegistry() *Registry {
-	return &Registry{byID: map[string]*Exec{}, of: map[sandbox.Thread]*threadExecs{}}
+// NewRegistry returns a registry without execs. tell hears of each that starts and ends; nil: none does.
+func NewRegistry(tell Teller) *Registry {
+	return &Registry{tell: tell, byID: map[string]*Exec{}, of: map[sandbox.Thread]*threadExecs{}}
 }
 
 // know makes an exec known. g.mu is held.
@@ -117,16 +124,22 @@ func (g *Registry) RunningIn(t sandbox.Thread) []*Exec {
 // Add makes an exec known that begin counted.
 func (g *Registry) Add(e *Exec) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.know(e)
+	g.mu.Unlock()
+	if g.tell != nil {
+		g.tell.ExecStarted(e.Thread, e.Info)
+	}
 }
 
 // End counts out an exec that ended, and keeps it for those who ask again.
 func (g *Registry) End(e *Exec) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.alive--
 	g.keep(e)
+	g.mu.Unlock()
+	if g.tell != nil {
+		g.tell.ExecEnded(e.Thread, e.outcome)
+	}
 }
 
 // keep adds an ended exec and lets go of the oldest ones that are too many.

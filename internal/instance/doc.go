@@ -1,5 +1,9 @@
 // Package instance is one sandbox on this server: of a thread (Instance), or waiting in the pool for one (Pooled).
 //
+// A thread has one sandbox of its own. While scripts of a skill run that wants another template, the thread has a second
+// one of that template, with the same files (Instance.Main, decision 0051). It begins and ends within the life of the
+// thread's own, and no other server adopts it.
+//
 // An Instance is what the server remembers of a sandbox while it serves it. That is where its folders and
 // sockets are, whether it runs, how many execs are in it, and who waits for it. It also holds what the
 // folders show, and how its execs end when it goes. The package decides nothing about when an instance

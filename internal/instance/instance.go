@@ -15,7 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 )
 
-// Instance is the sandbox of one thread on this server: what it is, and parts that have a mutex each. What it is does
+// Instance is a sandbox of one thread on this server: what it is, and parts that have a mutex each. What it is does
 // not change once Ready is closed.
 type Instance struct {
 	Thread   sandbox.Thread
@@ -24,6 +24,7 @@ type Instance struct {
 	Dir      RunDir
 	UID      int
 	Pooled   *Pooled        // it waits or waited as this one in the pool; nil: it was made for the thread, or adopted
+	Main     *Instance      // the thread's own, beside which it runs scripts of skills; nil: it is the thread's own
 	FileSync *filesync.Sync // nil: the sandbox sees this server's disk
 
 	Life
@@ -85,6 +86,22 @@ func (d RunDir) View() string { return filepath.Join(string(d), "view") }
 // SecretFile returns the file with the key that sandboxd proves itself with.
 func (d RunDir) SecretFile() string { return filepath.Join(string(d), "secret.json") }
 
+// Own returns the thread's own instance: this one, or the one beside which it is.
+func (inst *Instance) Own() *Instance {
+	if inst.Main != nil {
+		return inst.Main
+	}
+	return inst
+}
+
+// Waiting counts the execs whose calls wait for people. What waits in a second instance keeps the thread's own, too.
+func (inst *Instance) Waiting(n int) {
+	inst.Life.Waiting(n)
+	if inst.Main != nil {
+		inst.Main.Life.Waiting(n)
+	}
+}
+
 // Owned returns the ownership of the instance's thread, nil while it has none. Others may ask for it while the
 // instance starts.
 func (inst *Instance) Owned() *ownership.Ownership { return inst.ownership.Load() }
@@ -95,10 +112,27 @@ func (inst *Instance) SetOwnership(own *ownership.Ownership) { inst.ownership.St
 // Enter counts an exec in and returns the environment that all have; Leave counts it out. An instance with
 // execs in it is never idle.
 func (inst *Instance) Enter() (map[string]string, error) {
-	if err := inst.enter(); err != nil {
+	return inst.EnterFor("")
+}
+
+// EnterFor is Enter for a script that runs in a second instance of a template. Where sandboxes have disks of their own, the
+// thread's files go there until Life.EndLoan; Conflict: something else may change them.
+func (inst *Instance) EnterFor(template string) (map[string]string, error) {
+	if inst.FileSync == nil {
+		template = ""
+	}
+	if err := inst.enter(template); err != nil {
 		return nil, err
 	}
 	return inst.Saved.Env(), nil
+}
+
+// Holder returns the instance that has the thread's files, of which this is the own one.
+func (inst *Instance) Holder() *Instance {
+	if second := inst.holder(); second != nil {
+		return second
+	}
+	return inst
 }
 
 // OnVolume reports whether the sandbox writes the thread's files on the user's volume itself.

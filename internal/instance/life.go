@@ -23,6 +23,15 @@ type Life struct {
 	ending sandbox.Status // why its execs end: set before the sandbox is removed, "" while it lives
 	use    Usage
 	unused bool // its first exec is still to come
+	loan   loan
+}
+
+// loan is the thread's files in the hands of a second instance, where sandboxes have disks of their own: they are changed in
+// one sandbox at a time, so that none undoes what another one did.
+type loan struct {
+	template string    // of the second instance
+	scripts  int       // that run there, or are about to; 0: there is no loan
+	holder   *Instance // the second instance; nil: it does not begin yet
 }
 
 // Usage is what runs in an instance, and when something last did.
@@ -189,8 +198,9 @@ func (l *Life) FirstUse() bool {
 	return first
 }
 
-// enter counts an exec in, and Leave counts it out.
-func (l *Life) enter() error {
+// enter counts an exec in, and Leave counts it out. template is that of a second instance to which the thread's files go
+// with the exec; "": they stay.
+func (l *Life) enter(template string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.endsAs() != "" {
@@ -202,8 +212,40 @@ func (l *Life) enter() error {
 	if l.use.Running >= maxRunning {
 		return sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox runs %d execs, its most", maxRunning)
 	}
+	switch {
+	case template == "" && l.loan.scripts > 0 || template != "" && l.loan.scripts > 0 && l.loan.template != template:
+		return sandbox.Errorf(sandbox.Conflict, "a script runs in the thread's second sandbox, of template %q, which has the thread's files meanwhile: wait for its end, or kill it", l.loan.template)
+	case template != "" && l.use.Running > l.loan.scripts:
+		return sandbox.Errorf(sandbox.Conflict, "%d execs run in the thread's sandbox, and the script needs its files in a second one, of template %q: wait for them, or kill them", l.use.Running-l.loan.scripts, template)
+	case template != "":
+		l.loan.template = template
+		l.loan.scripts++
+	}
 	l.use.Running++
 	return nil
+}
+
+// Hold makes inst the holder of the thread's files, for a loan that goes on.
+func (l *Life) Hold(inst *Instance) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.loan.holder = inst
+}
+
+// EndLoan counts a script of a loan out. The last one ends the loan.
+func (l *Life) EndLoan() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.loan.scripts--; l.loan.scripts <= 0 {
+		l.loan = loan{}
+	}
+}
+
+// holder returns the second instance that has the thread's files, or nil.
+func (l *Life) holder() *Instance {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loan.holder
 }
 
 // Leave counts an exec out.

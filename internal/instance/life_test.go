@@ -17,7 +17,7 @@ func newLife() *Life {
 // TestLifeStopsOnce: an end that has begun keeps its first reason, and no exec comes in after it.
 func TestLifeStopsOnce(t *testing.T) {
 	l := newLife()
-	if err := l.enter(); err != nil {
+	if err := l.enter(""); err != nil {
 		t.Fatal(err)
 	}
 	if l.BeginStop(func(u Usage) bool { return u.Running == 0 }) || l.StopIdle() {
@@ -33,7 +33,7 @@ func TestLifeStopsOnce(t *testing.T) {
 	if l.End(sandbox.StatusKilled); l.Ending() != sandbox.StatusLost {
 		t.Errorf("it ends as %q", l.Ending())
 	}
-	if err := l.enter(); !errors.Is(err, sandbox.SandboxLost) {
+	if err := l.enter(""); !errors.Is(err, sandbox.SandboxLost) {
 		t.Errorf("an exec came in: %v", err)
 	}
 }
@@ -47,11 +47,11 @@ func TestLifePaused(t *testing.T) {
 	if done, err := l.BeginPause(); !done || err != nil {
 		t.Fatal(done, err)
 	}
-	if err := l.enter(); !errors.Is(err, ErrPaused) {
+	if err := l.enter(""); !errors.Is(err, ErrPaused) {
 		t.Errorf("an exec came in: %v", err)
 	}
 	l.ChangeState(sandbox.Paused, sandbox.Running)
-	if err := l.enter(); err != nil {
+	if err := l.enter(""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.BeginPause(); !errors.Is(err, sandbox.Conflict) {

@@ -14,6 +14,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/threadevents"
+	"github.com/skerry-sandbox/skerry/internal/tools/channels"
 	"github.com/skerry-sandbox/skerry/internal/tools/wrappers"
 	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
 	"github.com/skerry-sandbox/skerry/internal/workspace/files"
@@ -73,6 +75,13 @@ type forgetter struct {
 	virtuals  *skills.Virtuals
 	contexts  *contexts.Registry
 	approvals func(ctx context.Context, t sandbox.Thread) error // nil: there are none
+	feeds     *threadevents.Feeds
+}
+
+// channelThreads are the records of threads, as the channels of their skills need them.
+type channelThreads struct {
+	channels.Records
+	*threads.Threads
 }
 
 // Forget implements threads.Forgetter.
@@ -80,6 +89,7 @@ func (f forgetter) Forget(ctx context.Context, t sandbox.Thread) error {
 	f.hub.ForgetThread(t)
 	f.virtuals.Forget(t)
 	f.contexts.Forget(t)
+	f.feeds.End(t)
 	if f.approvals == nil {
 		return nil
 	}

@@ -122,6 +122,13 @@ func TestApiChangesAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.ok("t", "[ -s .skerry/results/r.json ]")
+	for n := range 2 { // a file that is there stays as it is
+		err := f.Files.SaveToolFile(t.Context(), sandbox.Thread{Owner: caller.Owner, ID: "t"}, sandbox.WorkspaceDir+"/tool-results/a.csv", fmt.Appendf(nil, "%d", n))
+		if (n == 0) != (err == nil) || n == 1 && !errors.Is(err, sandbox.ToolFailed) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	f.ok("t", "[ $(cat tool-results/a.csv) = 0 ]")
 }
 
 // TestEndsShareAPull: execs that end at the same time are served by one pull that began after the last of them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -48,7 +49,7 @@ func TestModeOutlivesTheSandbox(t *testing.T) {
 	want(caller, "t", sandbox.ModeDirect)
 }
 
-// offering is a hub with a number of tools that are shown, and a number that only a search finds.
+// offering is a hub with a number of tools that are shown, and a number that only a search finds. Each has 100 tokens.
 type offering struct {
 	noTools
 	shown, deferred int
@@ -58,6 +59,7 @@ func (o offering) Tools(context.Context, sandbox.Thread) (sandbox.ToolSet, error
 	var set sandbox.ToolSet
 	for i := range o.shown + o.deferred {
 		t := sandbox.Tool{Server: "s", Name: fmt.Sprint("t", i), Printed: fmt.Sprint("s__t", i), Input: json.RawMessage(`{"type":"object"}`)}
+		t.Description = strings.Repeat("x", 400-len(t.Printed)-len(t.Input))
 		if i >= o.shown {
 			t.Disclosure = sandbox.DiscloseDeferred
 		}
@@ -66,18 +68,18 @@ func (o offering) Tools(context.Context, sandbox.Thread) (sandbox.ToolSet, error
 	return set, nil
 }
 
-// TestAutoCountsWhatIsShown: the mode follows from the tools that would take room in the model's context.
-func TestAutoCountsWhatIsShown(t *testing.T) {
+// TestAutoWeighsWhatIsShown: the mode follows from the room that tools would take in the model's context.
+func TestAutoWeighsWhatIsShown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		hub  offering
 		want string
 	}{
-		{offering{shown: 20}, sandbox.ModeDirect},
-		{offering{shown: 21}, sandbox.ModeCode},
-		{offering{shown: 20, deferred: 100}, sandbox.ModeDirect},
-		{offering{deferred: 21}, sandbox.ModeDirect},
-		{offering{shown: 21, deferred: 1}, sandbox.ModeCode},
+		{offering{shown: 30}, sandbox.ModeDirect},
+		{offering{shown: 31}, sandbox.ModeCode},
+		{offering{shown: 30, deferred: 100}, sandbox.ModeDirect},
+		{offering{deferred: 31}, sandbox.ModeDirect},
+		{offering{shown: 31, deferred: 1}, sandbox.ModeCode},
 	} {
 		h := newHouseWith(t, daemon{run: exits}, c.hub)
 		if got, err := h.Calls.Offer(t.Context(), caller, "t"); err != nil || got.Mode != c.want {

@@ -35,9 +35,13 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
+	"github.com/skerry-sandbox/skerry/internal/skills/upstream"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/threadevents"
+	"github.com/skerry-sandbox/skerry/internal/tools/activation"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
+	"github.com/skerry-sandbox/skerry/internal/tools/channels"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/tools/wrappers"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
@@ -59,6 +63,7 @@ type toolHub interface {
 	Announce()
 	// ForgetThread ends what is kept for a thread that no longer exists.
 	ForgetThread(t sandbox.Thread)
+	channels.Guard
 }
 
 // Options are the parts that an Orchestrator works with. A field is needed unless its comment says what nil means.
@@ -94,6 +99,8 @@ type Instances struct {
 	// has.
 	Live  *instance.Map
 	Execs *execution.Registry
+	// Feeds tell those who follow threads; nil: new ones.
+	Feeds *threadevents.Feeds
 }
 
 // Replicas are the other servers of the data folder.
@@ -133,8 +140,10 @@ type Tools struct {
 	// Secrets returns values by name; nil: there are none.
 	Secrets run.SecretValues
 	Hub     toolHub
-	Bridge  *bridge.Bridge
-	CodeAPI *codeapi.Store
+	// Channels know the skills whose tools programs provide, and are before Hub; nil: there are none.
+	Channels *channels.Channels
+	Bridge   *bridge.Bridge
+	CodeAPI  *codeapi.Store
 	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
 	ApprovalWait time.Duration
 	// ForgetApprovals takes back what a thread that no longer exists was given; nil: nothing was.
@@ -166,20 +175,31 @@ type Orchestrator struct {
 	Execs *execution.Execs
 	// Runs starts execs.
 	Runs *run.Runner
-	// Calls are the tool calls of agents.
-	Calls *call.Calls
 	// Contexts are the interpreters that keep their variables between runs.
 	Contexts *contexts.Contexts
-	// Prompts are the sections of prompts.
-	Prompts *Prompts
 	// Probes run in sandboxes of templates.
 	Probes *Probes
+	Agents
 
 	o    Options
 	ctx  context.Context // ends with Close; owns every goroutine
 	stop context.CancelFunc
 	wg   *sync.WaitGroup
 	parts
+}
+
+// Agents is what the agent of a thread is told, and what it may call.
+type Agents struct {
+	// Prompts are the sections of prompts.
+	Prompts *Prompts
+	// Calls are the tool calls of agents.
+	Calls *call.Calls
+	// ActiveTools are those that agents activated.
+	ActiveTools *activation.Activations
+	// ThreadSkills are the skills of threads, with those of their MCP servers, and their channels.
+	ThreadSkills *channels.Skills
+	// Events are those of threads, for callers who follow them.
+	Events *threadevents.Events
 }
 
 // Sandboxes is what callers do with the sandboxes of their threads: acquire, pause, resume, hibernate, release.
@@ -232,8 +252,11 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	if o.Live == nil {
 		o.Live = &instance.Map{}
 	}
+	if o.Feeds == nil {
+		o.Feeds = &threadevents.Feeds{}
+	}
 	if o.Execs == nil {
-		o.Execs = execution.NewRegistry()
+		o.Execs = execution.NewRegistry(o.Feeds)
 	}
 	if o.Storage.Folders == nil {
 		o.Storage.Folders = workspace.New(workspace.Options{DataDir: o.Storage.DataDir, Disk: o.Storage.Disk, UIDs: o.Store, Log: o.Log})
@@ -258,6 +281,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	for _, loop := range []func(){
 		func() { r.teardown.Watch(events) }, r.takeover.Watch, r.reaper.Watch, r.Lifecycle.Watch, r.wrappers.Push, r.Skills.Push,
 		r.Skills.PrepareSpares, func() { r.folders.Sweep(own) }, func() { r.pool.Run(r.Shutdown) }, r.threads.SavePending,
+		func() { r.Events.Watch(own) },
 	} {
 		r.wg.Go(loop)
 	}
@@ -311,7 +335,7 @@ func (r *Orchestrator) buildWorkspace() {
 	virtuals := skills.NewVirtuals(o.Skills)
 	r.threads = threads.New(r.ctx, threads.Options{
 		Folders: r.folders, Disk: o.Storage.Disk, Specs: r.Specs, Live: r.live, Retirements: r.retirements,
-		Forgetter: forgetter{hub: o.Tools.Hub, virtuals: virtuals, contexts: r.contexts, approvals: o.Tools.ForgetApprovals},
+		Forgetter: forgetter{hub: o.Tools.Hub, virtuals: virtuals, contexts: r.contexts, approvals: o.Tools.ForgetApprovals, feeds: o.Feeds},
 		Store:     o.Store, Snapshots: o.Storage.Snapshots, Delay: o.Storage.SnapshotDelay, Log: o.Log,
 	})
 	if onVolumes, ok := o.Driver.(volumes.Driver); ok {
@@ -347,7 +371,7 @@ func (r *Orchestrator) buildHooks() {
 		Daemon: o.Daemon, Log: o.Log, Group: r.wg, Passed: o.Lifecycle.PassedHook,
 	})
 	r.reaper = recovery.NewReaper(r.ctx, recovery.ReaperOptions{
-		Live: r.live, Execs: r.execs, Contexts: r.contexts, Owners: r.owners, Volumes: r.volumes, Driver: o.Driver, Audit: o.Audit, Metrics: o.Metrics,
+		Live: r.live, Execs: r.execs, Contexts: r.contexts, Owners: r.owners, Peers: r.peers, Volumes: r.volumes, Driver: o.Driver, Audit: o.Audit, Metrics: o.Metrics,
 		StartTime: o.StartTime, DataDir: o.Storage.DataDir, RunRoot: r.runRoot, Install: o.Install, Log: o.Log,
 	})
 }
@@ -427,8 +451,9 @@ func (r *Orchestrator) buildRuns(caps driver.Capabilities) {
 		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Tools.Hub, Audit: o.Audit, Bridge: o.Tools.Bridge, Secrets: o.Tools.Secrets, Limits: o.Limits,
 		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.Tools.ApprovalWait, CodeSettings: o.Tools.CodeSettings, Log: o.Log, Group: r.wg,
 	})
+	r.ActiveTools = activation.New(activation.Options{Hub: o.Tools.Hub, Threads: r.threads, Records: o.Store})
 	r.Calls = call.New(call.Options{
-		Hub: o.Tools.Hub, Threads: callThreads{Files: r.Files, drain: r.Shutdown, lifecycle: r.Lifecycle, threads: r.threads}, Store: o.Store, Audit: o.Audit,
+		Hub: o.Tools.Hub, Active: r.ActiveTools, Threads: callThreads{Files: r.Files, drain: r.Shutdown, lifecycle: r.Lifecycle, threads: r.threads}, Store: o.Store, Audit: o.Audit,
 		Limits: o.Limits, Metrics: o.Metrics, Log: o.Log, CodeSettings: o.Tools.CodeSettings,
 	})
 }
@@ -444,19 +469,31 @@ func (r *Orchestrator) buildUseCases() {
 	r.Probes = &Probes{
 		Execs: r.Execs, Runs: r.Runs, Starts: r.Starts, Threads: r.Threads, log: o.Log, skills: o.Skills, startTime: o.StartTime, templates: o.Templates,
 	}
-	r.Prompts = &Prompts{Calls: r.Calls, Skills: r.Skills, codeSettings: o.Tools.CodeSettings, commands: o.Tools.Commands, hub: o.Tools.Hub}
+	own := o.Tools.Channels
+	if own == nil {
+		own = channels.New(channels.Options{})
+	}
+	own.Attach(r.wrappers.Follow)
+	r.ThreadSkills = own.Over(upstream.New(r.Skills.Threads, r.Calls), channelThreads{o.Store, r.threads}, o.Tools.Hub)
+	r.Prompts = &Prompts{Calls: r.Calls, Skills: r.ThreadSkills, codeSettings: o.Tools.CodeSettings, commands: o.Tools.Commands, hub: o.Tools.Hub, metrics: o.Metrics}
+	r.Events = threadevents.New(threadevents.Options{
+		Feeds: o.Feeds, Threads: r.threads, Owners: r.owners, Replica: r.peers.ID(), Tools: r.Calls, Active: r.ActiveTools, Skills: r.ThreadSkills, Prompts: r.Prompts, Shared: o.Store, Log: o.Log,
+	})
 	gauges := &gauges{audit: o.Audit, execs: r.execs, live: r.live, maxInstances: o.MaxInstances, places: r.places, pool: r.pool}
 	o.Metrics.Watch(gauges.levels)
 }
 
 // Close lets go of all sandboxes of threads without ending them: the next server adopts them. It drains first, and
-// removes the sandboxes that waited for threads.
+// removes the sandboxes that waited for threads, and the second ones.
 func (r *Orchestrator) Close(ctx context.Context) error {
 	r.Shutdown.Drain(ctx)
 	r.threads.SaveAllPending(ctx)
 	r.stop()
 	r.wg.Wait()
 	r.pool.Empty()
+	for _, inst := range r.live.All() {
+		r.teardown.EndSeconds(inst)
+	}
 	var errs []error
 	for _, inst := range r.live.All() {
 		errs = append(errs, inst.Close())

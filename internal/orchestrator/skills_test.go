@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +107,21 @@ func (h *house) named(t *testing.T, thread string) (all []string) {
 	return all
 }
 
+var promptedName = regexp.MustCompile(`<skill><name>(.*?)</name>`)
+
+// prompted lists the skills in the prompt of a thread.
+func (h *house) prompted(t *testing.T, thread string) (all []string) {
+	t.Helper()
+	p, err := h.Prompts.Prompt(t.Context(), caller, thread)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range promptedName.FindAllStringSubmatch(p.Sections["skills"], -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
 func TestThreadsSeeTheirSkills(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
@@ -131,6 +147,9 @@ func TestThreadsSeeTheirSkills(t *testing.T) {
 		slices.Sort(names)
 		if got := h.named(t, thread); !slices.Equal(got, names) {
 			t.Errorf("%s lists %q, want %q", thread, got, names)
+		}
+		if got := h.prompted(t, thread); !slices.Equal(got, names) {
+			t.Errorf("the prompt of %s lists %q, want %q", thread, got, names)
 		}
 	}
 	check("all", "custom/c", "public/a", "public/b")

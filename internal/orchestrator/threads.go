@@ -69,6 +69,7 @@ func (u *Threads) Thread(ctx context.Context, c sandbox.Caller, id string) (sand
 }
 
 func (u *Threads) view(info sandbox.ThreadInfo) sandbox.ThreadView {
+	info.Channels = nil // with the hashes of keys
 	v := sandbox.ThreadView{ThreadInfo: info}
 	if inst := u.live.Find(info.Thread); inst != nil {
 		i := inst.Info()

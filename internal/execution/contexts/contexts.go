@@ -106,7 +106,7 @@ func (x *Contexts) CreateContext(ctx context.Context, c sandbox.Caller, id strin
 	if err != nil {
 		return sandbox.CodeContext{}, err
 	}
-	if q.Language == "" {
+	if q.Language = sandbox.LanguageOf(q.Language); q.Language == "" {
 		q.Language = x.o.Language(c.Tenant)
 	}
 	if q.Cwd == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -21,7 +22,7 @@ func denoPermissions(d *sandbox.DenoPermissions) *sandboxv1.Permissions {
 }
 
 // interpreterOf names what a language needs in the image.
-var interpreterOf = map[string]string{"python": "python3", "typescript": "bun, deno or node", "javascript": "bun, deno or node", "bash": "bash"}
+var interpreterOf = map[string]string{"python": "python3", "typescript": "bun, deno or node", "javascript": "bun, deno or node", "bash": "bash", "wasm": "runner of modules: its skerry-sandboxd is older than the server"}
 
 func anyOf(languages []string) string {
 	if len(languages) == 0 {
@@ -50,6 +51,16 @@ func prepareCode(ctx context.Context, inst *instance.Instance, code *sandboxv1.C
 	default:
 		return sandbox.Errorf(sandbox.NotSupported, "the image of template %q has no %s, which %s needs; it can run: %s", inst.Template.Name, interpreterOf[lang], lang, anyOf(known))
 	}
+}
+
+// wasmEnv says what a WebAssembly module may use, also one that a command or a script starts. What waits for a program
+// has it, too: it serves only a program with the same variables.
+func wasmEnv(t *sandbox.Template) map[string]string {
+	env := map[string]string{sandbox.WasmMemoryEnv: strconv.FormatInt(t.WasmMemory(), 10)}
+	if t.Wasm != nil && t.Wasm.CPUSeconds > 0 {
+		env[sandbox.WasmCPUEnv] = strconv.Itoa(t.Wasm.CPUSeconds)
+	}
+	return env
 }
 
 // asTemplate says how a program runs, and how one waits for the next, by the template's wish.
@@ -91,7 +102,7 @@ func (x *Warmer) Warm(inst *instance.Instance, env map[string]string) {
 		ctx, cancel := context.WithTimeout(x.ctx, inspectTimeout)
 		defer cancel()
 		// The thread, the exec and its token count for none that waits.
-		if err := inst.Conn.Client.Warm(ctx, code, instance.Environ(inst.Thread, "", "", inst.Template.Env, env)); err != nil {
+		if err := inst.Conn.Client.Warm(ctx, code, instance.Environ(inst.Thread, "", "", inst.Template.Env, env, wasmEnv(&inst.Template.Template))); err != nil {
 			x.log.Debug("no interpreter waits", "sandbox", string(inst.ID), "error", err)
 		}
 	})

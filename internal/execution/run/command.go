@@ -59,6 +59,7 @@ func (x *Runner) RunCommand(ctx context.Context, c sandbox.Caller, id string, cm
 // RunCode starts a program text and returns the id of its exec.
 func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code sandbox.Code) (string, error) {
 	settings := x.o.CodeSettings(c.Tenant)
+	code.Language = sandbox.LanguageOf(code.Language)
 	if code.Language == "" && code.ContextID == "" {
 		code.Language = settings.Language
 	}
@@ -71,7 +72,7 @@ func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code 
 	if err := code.Validate(); err != nil {
 		return "", err
 	}
-	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionCode, Deadline: code.Timeout, Code: &code, Report: true}}
+	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionCode, Description: code.Description, Deadline: code.Timeout, Code: &code, Report: true}}
 	if code.ContextID != "" {
 		t, err := c.Thread(id)
 		if err != nil {
@@ -119,7 +120,8 @@ func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s s
 	if err != nil {
 		return "", err
 	}
-	cmd := sandbox.Command{Argv: append(argv, s.Args...), Cwd: s.Cwd, Stdin: s.Stdin, Env: s.Env, Timeout: s.Timeout}
+	sk.Defaults.Fill(&s)
+	cmd := sandbox.Command{Argv: append(argv, s.Args...), Cwd: s.Cwd, Stdin: s.Stdin, Env: s.Env, EnvSecrets: s.EnvSecrets, Timeout: s.Timeout}
 	if err := cmd.Validate(); err != nil {
 		return "", err
 	}
@@ -134,6 +136,14 @@ type environment struct {
 	own     map[string]string
 	secrets map[string]string // variable -> name of a secret
 	skill   *sandbox.Skill    // whose script runs; nil: none
+}
+
+// template is that of the sandbox where it runs; "" is that of the thread.
+func (e environment) template() string {
+	if e.skill == nil {
+		return ""
+	}
+	return e.skill.Template()
 }
 
 // run is what all three have in common: a sandbox, a record of the attempt, a token for the bridge, and a
@@ -160,7 +170,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 		e.Trace.Span.End()
 		return "", err
 	}
-	inst, common, err := traces{x}.enterTraced(ctx, c, t)
+	inst, common, err := traces{x}.enterTraced(ctx, c, t, env.template())
 	if err != nil {
 		e.Limits.Release()
 		e.Trace.Span.Failed(err)
@@ -177,13 +187,14 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 			e.Trace.Span.End()
 		}
 	}()
-	hide, given, err := inst.Redaction.Hiding(common, env.own, named)
+	hide, given, err := inst.Own().Redaction.Hiding(common, env.own, named) // a file has what either sandbox of the thread left there
 	if err != nil {
 		return "", err
 	}
 	e.Secret = execution.NewSecrets(hide, given)
 	subject := e.Spec.Subject
 	e.Spec.Subject, e.Named = hide.String(subject), slices.Sorted(maps.Values(env.secrets))
+	e.Spec.Description = hide.String(e.Spec.Description)
 	e.Begin(execID.String(), t, c)
 	if e.Spec.Action == audit.ActionCode || e.Spec.Action == audit.ActionSkillRun { // what may import wrappers
 		if err := x.o.Wrappers.Refresh(ctx, c, inst); err != nil {
@@ -192,6 +203,9 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	}
 	if e.Context != nil && e.Context.Instance() != inst {
 		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.Context.ID(), contexts.GoneWithSandbox, contexts.WhatToDo)
+	}
+	if e.Spec.Skill != nil {
+		req.Argv = scriptArgv(req.Argv, inst.Template)
 	}
 	if e.Spec.Action == audit.ActionCode && e.Context == nil {
 		asTemplate(req.Code, inst.Template)
@@ -219,10 +233,10 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	}
 	e.Started = time.Now().UTC()
 	traces{x}.traceRun(e)
-	token := x.o.Bridge.Register(bridge.Exec{ExecID: e.ID, Thread: t, Caller: c, AuditParent: e.Attempt.ID, Hide: e.Secret.Given, SaveResult: x.o.Files.SaveResult, Trace: e.Trace.Process})
+	token := x.o.Bridge.Register(bridge.Exec{ExecID: e.ID, Thread: t, Caller: c, Skill: e.Spec.Skill, AuditParent: e.Attempt.ID, Hide: e.Secret.Given, SaveResult: x.o.Files.SaveResult, SaveFile: x.o.Files.SaveToolFile, Trace: e.Trace.Process})
 	req.ExecId, req.TimeoutMs = e.ID, uint32(e.Spec.Deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.ID)
-	req.Env = instance.Environ(t, e.ID, token, inst.Template.Env, common, env.own, named)
+	req.Env = instance.Environ(t, e.ID, token, inst.Template.Env, common, env.own, named, wasmEnv(&inst.Template.Template))
 	if e.Spec.Report {
 		e.Before = x.snapshot(t)
 	}
@@ -244,15 +258,30 @@ func spillDir(execID string) string { return sandbox.WorkspaceDir + "/.skerry/ex
 func (x *Runner) attempt(ctx context.Context, inst *instance.Instance, e *execution.Exec, subject string, args any, plan policy.Plan) (audit.Record, error) {
 	rec := audit.About(e.Caller, e.Thread, e.Spec.Action, audit.PhaseAttempt)
 	rec.Why, e.Spec.Subject = e.Secret.Given.JSON(plan.Why()), plan.ShownText(e.Spec.Subject)
+	e.Spec.Description = plan.ShownText(e.Spec.Description)
 	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.ID, plan.ShownText(e.Secret.Given.String(subject))
 	rec.Args, rec.ArgsHash = audit.Args(e.Secret.Args(args))
-	if len(e.Named) > 0 {
-		rec.Detail = "secrets in its environment: " + strings.Join(e.Named, ", ")
-	}
+	rec.Detail = attemptDetail(inst, e)
 	if plan.Redacts() {
 		rec.Args, _ = audit.Args(json.RawMessage(plan.Shown(rec.Args)))
 	}
 	return x.o.Audit.Append(ctx, rec)
+}
+
+// attemptDetail names what a record of an attempt says beside the arguments.
+func attemptDetail(inst *instance.Instance, e *execution.Exec) string {
+	var parts []string
+	if len(e.Named) > 0 {
+		parts = append(parts, "secrets in its environment: "+strings.Join(e.Named, ", "))
+	}
+	if e.Spec.Skill != nil && e.Spec.Skill.Template() != "" {
+		where := "the thread's own sandbox"
+		if inst.Main != nil {
+			where = "a second sandbox"
+		}
+		parts = append(parts, "in "+where+" of the template "+inst.Template.Name)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // supervise runs e in b and ends it once.
@@ -280,7 +309,8 @@ func (x *Runner) supervise(inst *instance.Instance, e *execution.Exec, req *sand
 	default:
 		e.FilesNotPulled(&res, notPulled)
 	}
-	x.settle(inst, e, &res, x.o.Bridge.Finish(e.ID))
+	calls := x.o.Bridge.Finish(e.ID)
+	x.settle(inst, e, &res, calls)
 	if e.Context != nil {
 		contextResults{x}.settleContext(inst, e, exit, &res)
 	}
@@ -293,9 +323,10 @@ func (x *Runner) supervise(inst *instance.Instance, e *execution.Exec, req *sand
 		err = kept
 	}
 	x.o.Loads.CountExec(inst, e, &res)
+	x.countReturned(e, &res, calls)
 	x.o.Lifecycle.Left(inst) // before a caller sees the end, and pauses the sandbox
 	e.Finish(res, err)
-	x.o.Metrics.Exec(e.Spec.Action, res.Status, time.Since(e.Started))
+	x.o.Metrics.Exec(e.Spec.Action, res.Status, res.ExitCode, time.Since(e.Started))
 	e.Spec.Deadline += e.Hold.Spent() // the registry keeps it for so much longer
 	e.EndTrace(inst.ID, &res)
 	x.o.Registry.End(e)

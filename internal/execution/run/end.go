@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
@@ -120,6 +121,27 @@ func (x *Runner) recordEnd(inst *instance.Instance, e *execution.Exec, res sandb
 
 // filesRecorded bounds the records of one exec's files. A sandbox that changes more has one for the rest.
 const filesRecorded = 200
+
+// countReturned counts what tools answered to an exec, and what its caller gets of that: what the exec printed.
+func (x *Runner) countReturned(e *execution.Exec, res *sandbox.Result, calls []sandbox.ToolCall) {
+	if len(calls) == 0 {
+		return
+	}
+	var answered int64
+	for _, c := range calls {
+		answered += c.Bytes
+	}
+	returned := int64(len(res.Stdout) + len(res.Stderr))
+	if res.Results != nil {
+		for _, rich := range *res.Results {
+			if text, err := json.Marshal(rich); err == nil {
+				returned += int64(len(text))
+			}
+		}
+	}
+	x.o.Metrics.Returned("bridge", returned)
+	limits.CountResults(x.o.Limits, e.Caller, answered, returned)
+}
 
 // recordFiles writes what the exec changed, before its end and durable with it.
 func (x *Runner) recordFiles(ctx context.Context, inst *instance.Instance, e *execution.Exec, files []sandbox.FileChange) error {

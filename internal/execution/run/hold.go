@@ -81,7 +81,7 @@ func (x *Holds) hold(e *execution.Exec) {
 
 // keepHeld holds the deadline of e as long as calls of it wait.
 func (x *Holds) keepHeld(e *execution.Exec) {
-	inst := x.o.Live.Find(e.Thread)
+	inst := e.Instance(x.o.Live)
 	if inst == nil {
 		return
 	}

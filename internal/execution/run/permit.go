@@ -47,7 +47,7 @@ func (x permits) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread
 		q.Skill, q.Untrusted = v.Skill, e.Spec.Skill != nil && !e.Spec.Skill.Trusted
 		args = runArguments{Skill: v.Skill, Script: v.Path, Module: v.Module, Cwd: v.Cwd, Args: v.Args, Stdin: v.Stdin}
 		if e.Spec.Skill != nil {
-			q.SkillDigest, args.Digest = e.Spec.Skill.Digest, e.Spec.Skill.Digest
+			q.SkillDigest, args.Digest, q.AllowedTools = e.Spec.Skill.Digest, e.Spec.Skill.Digest, e.Spec.Skill.AllowedTools
 		}
 	}
 	text, err := json.Marshal(args)

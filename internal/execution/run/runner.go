@@ -30,6 +30,8 @@ type Starts interface {
 	// Enter returns the thread's running sandbox, which it starts if there is none, with the variables of every exec. An
 	// exec is counted in until Lifecycle.Left.
 	Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error)
+	// EnterTemplate is Enter for a script that runs in a sandbox of a template: the thread's own, or a second one beside it.
+	EnterTemplate(ctx context.Context, c sandbox.Caller, t sandbox.Thread, template string) (*instance.Instance, map[string]string, error)
 }
 
 // Lifecycle is told of the uses of sandboxes.
@@ -56,6 +58,8 @@ type Files interface {
 	Change(ctx context.Context, t sandbox.Thread, uid int, change func(*paths.FS) error) error
 	// SaveResult writes the result of a tool into the thread's files. name is fit for a file name.
 	SaveResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
+	// SaveToolFile writes a file that a tool returned.
+	SaveToolFile(ctx context.Context, t sandbox.Thread, path string, content []byte) error
 }
 
 // Copies are those of the files, where sandboxes have disks of their own.

@@ -26,17 +26,25 @@ func (x traces) beginTrace(ctx context.Context, e *execution.Exec, id string, t 
 	return ctx
 }
 
-// enterTraced is enter, with a span when a sandbox had to be started, or found its way back.
-func (x traces) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
-	if x.o.Tracer == nil {
-		return x.o.Starts.Enter(ctx, c, t)
+// enter counts an exec into the sandbox that it runs in: the thread's own, or that of the template of its skill.
+func (x traces) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread, template string) (*instance.Instance, map[string]string, error) {
+	if template != "" {
+		return x.o.Starts.EnterTemplate(ctx, c, t, template)
 	}
-	if inst := x.o.Live.Find(t); inst != nil && inst.IsReady() && inst.Info().State == sandbox.Running {
-		return x.o.Starts.Enter(ctx, c, t)
+	return x.o.Starts.Enter(ctx, c, t)
+}
+
+// enterTraced is enter, with a span when a sandbox had to be started, or found its way back.
+func (x traces) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread, template string) (*instance.Instance, map[string]string, error) {
+	if x.o.Tracer == nil {
+		return x.enter(ctx, c, t, template)
+	}
+	if inst := x.o.Live.Find(t); template == "" && inst != nil && inst.IsReady() && inst.Info().State == sandbox.Running {
+		return x.enter(ctx, c, t, template)
 	}
 	ctx, span := x.o.Tracer.Start(ctx, "sandbox.acquire", tracing.Internal)
 	defer span.End()
-	inst, env, err := x.o.Starts.Enter(ctx, c, t)
+	inst, env, err := x.enter(ctx, c, t, template)
 	if err != nil {
 		span.Failed(err)
 		return nil, nil, err

@@ -18,6 +18,9 @@
 // the skills, the bridge, the wrappers and the record in the store. Its workspace is a folder of the pool, and its view shows
 // what most users see. The name of that folder says whose the sandbox is, as an owner record does: it is there first and goes last.
 //
+// A second sandbox of a thread (Instance.Main) is made as a cold one. The hooks leave to the thread's own what a thread has
+// once: its ownership and records, its uid and bounds, its last snapshot.
+//
 // A hook has the parts that it works with, and does not know the other hooks. What one leaves for a later one is in
 // the Start.
 //

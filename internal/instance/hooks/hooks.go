@@ -280,6 +280,10 @@ func (h *ownershipHook) up(ctx context.Context, s *Start) error {
 	if s.Way == Pooled || s.Way == Adopted {
 		return nil
 	}
+	if main := s.Instance.Main; main != nil { // which holds the thread for as long as this one lives
+		s.Instance.SetOwnership(main.Owned())
+		return nil
+	}
 	own, err := h.owners.Acquire(ctx, s.Instance.Thread, "")
 	if err != nil {
 		return ownership.NotHere(err)
@@ -292,7 +296,7 @@ func (h *ownershipHook) up(ctx context.Context, s *Start) error {
 }
 
 func (h *ownershipHook) down(ctx context.Context, e *end) {
-	if e.inst.Waits() {
+	if e.inst.Waits() || e.inst.Main != nil {
 		return
 	}
 	if !e.leave && (e.failed == nil || !e.held) {
@@ -349,8 +353,10 @@ func (h *runningHook) up(ctx context.Context, s *Start) error {
 	if !h.owners.Confirm(inst.Owned()) { // this server was stopped meanwhile
 		return ownership.NotHere(&ownership.Elsewhere{})
 	}
+	if inst.Main != nil && inst.Main.Ending() != "" {
+		return sandbox.Errorf(sandbox.SandboxLost, "the thread's own sandbox ended just now; try again")
+	}
 	inst.MarkRunning(sandbox.Timings{Queue: millis(s.Queued), Create: millis(s.made.Sub(s.began)), Ready: millis(time.Since(s.made))})
-	h.warmer.Warm(inst, inst.Saved.Env())
 	tools := s.tools
 	s.tools = nil
 	h.group.Go(func() {
@@ -358,6 +364,10 @@ func (h *runningHook) up(ctx context.Context, s *Start) error {
 			h.log.Warn("wrappers not written; they are when code runs", "thread", inst.Thread.String(), "error", err)
 		}
 	})
+	if inst.Main != nil { // no program waits in it, and no other server asks for it
+		return nil
+	}
+	h.warmer.Warm(inst, inst.Saved.Env())
 	return h.publisher.publish(ctx, inst)
 }
 

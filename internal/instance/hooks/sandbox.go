@@ -159,7 +159,7 @@ func (h *sandboxHook) down(ctx context.Context, e *end) {
 		return
 	}
 	h.loads.CountLast(ctx, e.inst)
-	if e.inst.Owned() == nil || e.held { // it has never begun to exist, or nothing else can begin for the thread
+	if e.inst.Owned() == nil || e.held || e.inst.Main != nil { // it has never begun to exist, or nothing else can begin for the thread
 		e.failed = h.driver.Remove(ctx, e.inst.ID)
 	} else { // no server can adopt it meanwhile
 		e.leave, e.failed = h.owners.Remove(ctx, e.inst.Owned(), e.inst.ID, h.driver.Remove)

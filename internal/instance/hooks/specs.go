@@ -29,12 +29,15 @@ type specs struct {
 	daemon  string
 }
 
-// ofThread is that of the sandbox of a thread.
+// ofThread is that of a sandbox of a thread.
 func (p specs) ofThread(inst *instance.Instance) sandbox.Spec {
 	spec := p.common(inst, p.folders.Dir(inst.Thread))
 	spec.Labels = map[string]string{
 		sandbox.LabelInstall: p.install, sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User,
 		sandbox.LabelThread: inst.Thread.ID, sandbox.LabelTemplate: inst.Template.Name, sandbox.LabelReplica: p.replica,
+	}
+	if inst.Main != nil {
+		spec.Labels[sandbox.LabelRole] = sandbox.RoleSecond
 	}
 	instance.Loosen(&spec, inst.Template.Loosened)
 	if inst.Owned() != nil {

@@ -46,6 +46,10 @@ func (h *workspaceHook) name() string { return "workspace" }
 
 func (h *workspaceHook) up(ctx context.Context, s *Start) (err error) {
 	inst := s.Instance
+	if inst.Main != nil { // its bounds are those of the thread's own
+		inst.UID = inst.Main.UID
+		return nil
+	}
 	switch s.Way {
 	case Cold:
 		inst.UID, err = h.threads.Ensure(ctx, inst.Thread)
@@ -108,7 +112,7 @@ func (h *workspaceHook) down(_ context.Context, e *end) {
 		}
 		x.Forget()
 	}
-	if e.failed == nil && !e.inst.Waits() {
+	if e.failed == nil && !e.inst.Waits() && e.inst.Main == nil {
 		h.threads.SaveLast(e.inst)
 	}
 }

@@ -91,7 +91,7 @@ func (l *Lifecycle) makeRoom(now time.Time) {
 				continue
 			}
 			if inst.BeginStop(func(u instance.Usage) bool {
-				return u.Running == 0 && now.Sub(u.LastActive) > l.bounds.ReclaimIdle
+				return u.Running == 0 && (inst.Main != nil || now.Sub(u.LastActive) > l.bounds.ReclaimIdle)
 			}) {
 				need--
 				l.stopLater(inst, audit.ActionSandboxHibernate, "room")
@@ -185,8 +185,11 @@ func (l *Lifecycle) stopLater(inst *instance.Instance, action, why string) {
 }
 
 // stop ends a claimed instance so that the next call restarts it. action and why are what its record
-// says. What went wrong is told when all is done: the instance is gone in any case.
+// says. What went wrong is told when all is done: the instance is gone in any case. Of a second instance nothing is kept.
 func (l *Lifecycle) stop(ctx context.Context, c sandbox.Caller, inst *instance.Instance, action, why string) (sandbox.Info, error) {
+	if inst.Main != nil {
+		return inst.Info(), l.teardown.finish(ctx, c, inst, sandbox.StatusKilled, why)
+	}
 	if inst.Owned() != nil && !l.owners.Confirm(inst.Owned()) { // which lets go of the instance
 		return sandbox.Info{}, ownership.NotHere(&ownership.Elsewhere{})
 	}
@@ -204,12 +207,24 @@ func (l *Lifecycle) stop(ctx context.Context, c sandbox.Caller, inst *instance.I
 	return info, err
 }
 
-// Left counts an exec out of its instance, which was its last one when the instance is too old.
+// Left counts an exec out of its instance, which was its last one when the instance is too old. What runs in a second
+// instance counts in the thread's own, too.
 func (l *Lifecycle) Left(inst *instance.Instance) {
 	inst.Leave()
+	if inst.Main != nil {
+		l.LeftFor(inst.Main)
+	}
 	if inst.BeginStop(func(u instance.Usage) bool { return u.OverAge && u.Running == 0 }) {
 		l.stopLater(inst, audit.ActionSandboxHibernate, "age")
 	}
+}
+
+// LeftFor counts a script, which ran in a second instance or was to, out of the thread's own.
+func (l *Lifecycle) LeftFor(main *instance.Instance) {
+	if main.FileSync != nil {
+		main.EndLoan()
+	}
+	l.Left(main)
 }
 
 // Active notes that a thread was used, if the configuration counts that.

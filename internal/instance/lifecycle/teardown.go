@@ -68,7 +68,7 @@ func (d *Teardown) Retire(ctx context.Context, c sandbox.Caller, inst *instance.
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
 	}
-	if inst.Owned() != nil && inst.Err == nil && !d.owners.Confirm(inst.Owned()) {
+	if inst.Owned() != nil && inst.Main == nil && inst.Err == nil && !d.owners.Confirm(inst.Owned()) {
 		return nil // it is another server's now
 	}
 	if !inst.StopAs(status) {
@@ -79,6 +79,11 @@ func (d *Teardown) Retire(ctx context.Context, c sandbox.Caller, inst *instance.
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 		}
 	}
+	return d.finish(ctx, c, inst, status, why)
+}
+
+// finish records the end of an instance whose ending is set, and removes it.
+func (d *Teardown) finish(ctx context.Context, c sandbox.Caller, inst *instance.Instance, status sandbox.Status, why string) error {
 	rec := audit.About(c, inst.Thread, audit.ActionSandboxRemove, audit.PhaseResult)
 	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.ID), inst.Template.Name, "ok", why
 	err := d.audit.AppendResult(context.WithoutCancel(ctx), rec)
@@ -89,6 +94,7 @@ func (d *Teardown) Retire(ctx context.Context, c sandbox.Caller, inst *instance.
 
 // Remove takes away all of an instance whose ending is set, and takes it out of the map.
 func (d *Teardown) Remove(ctx context.Context, inst *instance.Instance) {
+	d.EndSeconds(inst)
 	d.hooks.Down(ctx, inst)
 	d.Forget(inst)
 }
@@ -117,15 +123,37 @@ func (d *Teardown) Died(inst *instance.Instance, oom bool) {
 	d.retireWithin(d.startTime+hooks.RemoveTimeout, inst, status, why)
 }
 
+// EndSeconds ends the second instances beside an instance whose ending is set, and waits until all of them are gone. What
+// runs in them ends as what runs in the instance does.
+func (d *Teardown) EndSeconds(main *instance.Instance) {
+	if main.Main != nil {
+		return
+	}
+	status := sandbox.StatusKilled
+	if main.Ending() != sandbox.StatusKilled {
+		status = sandbox.StatusLost
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, inst := range d.live.Seconds(main.Thread) {
+		if inst.Main == main {
+			wg.Go(func() {
+				d.retireWithin(d.startTime+hooks.RemoveTimeout, inst, status, "the thread's own sandbox ends")
+			})
+		}
+	}
+}
+
 // Leave takes an instance that is another replica's out of this process and leaves all of it in place.
 func (d *Teardown) Leave(inst *instance.Instance) {
+	d.EndSeconds(inst)
 	d.hooks.Leave(d.ctx, inst)
 	d.Forget(inst)
 }
 
 // Forget takes an instance out of the map, once.
 func (d *Teardown) Forget(inst *instance.Instance) {
-	if d.live.Remove(inst) {
+	if d.live.Remove(inst) && inst.Main == nil {
 		d.watches.SandboxEnded(inst.Thread)
 	}
 }

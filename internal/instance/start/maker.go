@@ -67,11 +67,7 @@ func (m *Maker) newInstance(t sandbox.Thread, o lifecycle.Order, former *instanc
 			return nil, err
 		}
 	}
-	now := time.Now().UTC()
-	info := sandbox.Info{
-		ID: sandbox.NewID(), State: sandbox.Starting, Template: tmpl.Name, Driver: m.caps.Name, Runtime: tmpl.Runtime,
-		CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: tmpl.Loosened,
-	}
+	info := m.info(tmpl)
 	if x != nil {
 		info.ID, info.Warm = x.ID, true
 	}
@@ -89,6 +85,29 @@ func (m *Maker) newInstance(t sandbox.Thread, o lifecycle.Order, former *instanc
 		inst.FileSync.OnVolume = true
 	}
 	m.copies.AskContexts(inst)
+	return inst, nil
+}
+
+// info is what callers are told of an instance of a template that begins.
+func (m *Maker) info(tmpl instance.Template) sandbox.Info {
+	return sandbox.Info{
+		ID: sandbox.NewID(), State: sandbox.Starting, Template: tmpl.Name, Driver: m.caps.Name, Runtime: tmpl.Runtime,
+		CreatedAt: time.Now().UTC(), IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: tmpl.Loosened,
+	}
+}
+
+// newSecond makes a second instance beside main, with its place. It runs in instance.Map.PutSecond.
+func (m *Maker) newSecond(main *instance.Instance, tmpl instance.Template, former *instance.Instance) (*instance.Instance, error) {
+	place, err := m.queue.TakeSlot(main.Thread, former)
+	if err != nil {
+		return nil, err
+	}
+	tmpl.IdleSeconds = secondIdleSeconds
+	tmpl.Limits.DiskBytes = main.Template.Limits.DiskBytes // the files are those of the thread's own
+	inst := instance.NewStarting(main.Thread, tmpl, m.info(tmpl), nil)
+	inst.Main, inst.Seat.Slot = main, place
+	inst.Dir = instance.RunDir(filepath.Join(m.runRoot, string(inst.ID)))
+	inst.FileSync = m.copies.Sync(inst.ID)
 	return inst, nil
 }
 

@@ -51,7 +51,7 @@ type Starts struct {
 // begin waits for the place of a new instance, and starts it. While it waits the thread is ours, so that all who
 // ask for its sandbox come here.
 func (s *Starts) begin(c sandbox.Caller, inst *instance.Instance, former *instance.Instance) {
-	if !inst.Seat.Slot.Held() {
+	if !inst.Seat.Slot.Held() && inst.Main == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, ownership.TakeTimeout)
 		own, err := s.owners.Acquire(ctx, inst.Thread, "")
 		cancel()
@@ -76,7 +76,9 @@ func (s *Starts) begin(c sandbox.Caller, inst *instance.Instance, former *instan
 	ctx, cancel := context.WithTimeout(s.ctx, s.startTime)
 	defer cancel()
 	s.start(ctx, c, inst, former)
-	s.orders.Save(inst)
+	if inst.Main == nil {
+		s.orders.Save(inst)
+	}
 }
 
 // dismiss takes away an instance that was never started. A sandbox that waited for it is removed: it left the pool
@@ -100,6 +102,13 @@ const enterTries = 10
 // An instance that is paused is resumed; when there is none, one is acquired: as the last one was, or else of
 // the default template.
 func (s *Starts) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
+	return s.enter(ctx, c, t, (*instance.Instance).Enter)
+}
+
+// enter is Enter; count counts the exec in.
+func (s *Starts) enter(
+	ctx context.Context, c sandbox.Caller, t sandbox.Thread, count func(*instance.Instance) (map[string]string, error),
+) (*instance.Instance, map[string]string, error) {
 	var err error
 	for range enterTries {
 		if err := s.drain.Refuse(t); err != nil {
@@ -108,7 +117,7 @@ func (s *Starts) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) 
 		var inst *instance.Instance
 		var env map[string]string
 		if inst, err = s.Join(ctx, c, t, "", 0, nil); err == nil {
-			if env, err = inst.Enter(); err == nil {
+			if env, err = count(inst); err == nil {
 				if s.execs.Begin() {
 					return inst, env, nil
 				}

@@ -120,7 +120,7 @@ func (s *Drain) endAll(ctx context.Context) int {
 	killed := 0
 	for _, e := range s.execs.Unfinished() {
 		wg.Go(func() {
-			inst := s.live.Find(e.Thread)
+			inst := e.Instance(s.live)
 			if inst == nil || e.WaitBegun(ctx) != nil {
 				return
 			}

@@ -96,7 +96,7 @@ func (s *Drain) handOverAll(ctx context.Context) (left int) {
 
 // freeForHandOver takes an instance out of use when nothing uses it: no exec comes any more, and no request joins its ownership.
 func (s *Drain) freeForHandOver(inst *instance.Instance) bool {
-	if !inst.IsReady() || inst.Owned() == nil {
+	if !inst.IsReady() || inst.Owned() == nil || inst.Main != nil { // a second one ends with the thread's own
 		return false
 	}
 	return s.owners.BeginHandOver(inst.Owned(), inst.StopIdle)
@@ -105,6 +105,7 @@ func (s *Drain) freeForHandOver(inst *instance.Instance) bool {
 // handOverInstance releases a thread with its sandbox. When it cannot write the owner record, the thread
 // stays this server's until the server ends.
 func (s *Drain) handOverInstance(ctx context.Context, inst *instance.Instance) {
+	s.teardown.EndSeconds(inst)
 	ctx, cancel := deadline.Detached(ctx, lifecycle.CleanupTimeout)
 	defer cancel()
 	err := s.owners.HandOver(ctx, inst.Owned(), inst.ID, func() { _ = s.hooks.Undo(ctx, inst, true) })

@@ -65,6 +65,7 @@ type ReaperOptions struct {
 	Execs     *execution.Registry
 	Contexts  *contexts.Registry
 	Owners    *ownership.Owners
+	Peers     ownership.Peers
 	Volumes   *volumes.Volumes // nil when the driver keeps none
 	Driver    driver.Driver
 	Audit     *audit.Log
@@ -79,7 +80,7 @@ type ReaperOptions struct {
 // NewReaper returns the reaper of a server, which works until ctx ends.
 func NewReaper(ctx context.Context, o ReaperOptions) *Reaper {
 	return &Reaper{
-		contexts: o.Contexts, audit: o.Audit, ctx: ctx, dataDir: o.DataDir, driver: o.Driver, execs: o.Execs, install: o.Install, live: o.Live,
+		contexts: o.Contexts, audit: o.Audit, peers: o.Peers, ctx: ctx, dataDir: o.DataDir, driver: o.Driver, execs: o.Execs, install: o.Install, live: o.Live,
 		log: o.Log, metrics: o.Metrics, owners: o.Owners, runRoot: o.RunRoot, Young: o.StartTime, volumes: o.Volumes,
 	}
 }

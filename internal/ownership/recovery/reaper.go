@@ -25,6 +25,7 @@ import (
 type Reaper struct {
 	contexts *contexts.Registry
 	audit    *audit.Log
+	peers    ownership.Peers
 	ctx      context.Context
 	dataDir  string
 	driver   driver.Driver
@@ -146,7 +147,7 @@ func (r *Reaper) Reconcile(orphans map[sandbox.ID]time.Time) {
 			}
 			continue
 		}
-		if r.live.FindID(entry.ID) != nil || entry.Labels[sandbox.LabelRole] != "" && !strays[entry.ID] || time.Since(entry.CreatedAt) < r.Young {
+		if r.live.FindID(entry.ID) != nil || !r.ofThread(entry) && !strays[entry.ID] || time.Since(entry.CreatedAt) < r.Young {
 			continue
 		}
 		c, ok, err := r.owners.Book.Read(hooks.ThreadOf(entry)) // after the list: an owner record comes before its sandbox
@@ -170,6 +171,34 @@ func (r *Reaper) Reconcile(orphans map[sandbox.ID]time.Time) {
 		}
 	}
 	r.ReapFolders(found)
+}
+
+// ofThread reports whether a sandbox was made for a thread, and is not the second one of another server that lives.
+func (r *Reaper) ofThread(entry sandbox.Instance) bool {
+	switch entry.Labels[sandbox.LabelRole] {
+	case "":
+		return true
+	case sandbox.RoleSecond:
+		maker := entry.Labels[sandbox.LabelReplica]
+		return maker == r.peers.ID() || !r.peers.Alive(maker)
+	}
+	return false
+}
+
+// EndSeconds removes the second sandboxes of servers that ended, and those of a thread that is this server's now; the zero
+// Thread: of no thread. What cannot be removed now is an orphan.
+func (r *Reaper) EndSeconds(ctx context.Context, found []sandbox.Instance, t sandbox.Thread) {
+	for _, entry := range found {
+		maker := entry.Labels[sandbox.LabelReplica]
+		if entry.Labels[sandbox.LabelRole] != sandbox.RoleSecond || maker == r.peers.ID() || r.peers.Alive(maker) && hooks.ThreadOf(entry) != t {
+			continue
+		}
+		err := r.driver.Remove(ctx, entry.ID)
+		if err == nil {
+			r.ClearAway(entry.ID)
+		}
+		r.Note(hooks.ThreadOf(entry), entry.ID, "a second sandbox of a server that ended", err)
+	}
 }
 
 // strayPooled returns the sandboxes made for the pool that neither wait in it nor have an owner record. Their labels do not

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -44,6 +45,7 @@ type Recovery struct {
 	settlement *Settlement
 	volumes    *volumes.Volumes
 	reaper     *Reaper
+	seconds    sync.Map // replica that ended -> func() error: its second sandboxes are removed
 }
 
 // restore sets on an adopted instance what it was asked to be, and pauses it again when it was. It is not in the map yet.
@@ -68,8 +70,36 @@ func (v *Recovery) restore(ctx context.Context, inst *instance.Instance, paused 
 	}
 }
 
+// endSeconds removes second sandboxes before a thread of a former replica goes on: what still runs in them changes its
+// files. Of a replica that ended all of them go, once; of one that does not answer those of the thread.
+func (v *Recovery) endSeconds(ctx context.Context, t sandbox.Thread, former string) error {
+	if former == v.peers.ID() || former == ownership.Nobody { // a handover has ended them
+		return nil
+	}
+	end := func() error {
+		found, err := v.driver.List(ctx, map[string]string{sandbox.LabelInstall: v.install, sandbox.LabelRole: sandbox.RoleSecond})
+		if err != nil {
+			return fmt.Errorf("second sandboxes: %w", err)
+		}
+		v.reaper.EndSeconds(ctx, found, t)
+		return nil
+	}
+	if v.peers.Alive(former) {
+		return end()
+	}
+	once, _ := v.seconds.LoadOrStore(former, sync.OnceValue(end))
+	err := once.(func() error)() //nolint:errcheck,forcetypeassert // stored here alone
+	if err != nil {
+		v.seconds.Delete(former)
+	}
+	return err
+}
+
 // Inherit adopts the sandbox of a former replica, or removes it.
 func (v *Recovery) Inherit(ctx context.Context, own *ownership.Ownership, former ownerrecord.OwnerRecord) error {
+	if err := v.endSeconds(ctx, own.Thread, former.Replica); err != nil {
+		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the thread's sandboxes cannot be looked at now; try again"), v.owners.GiveBack(ctx, own, former))
+	}
 	entry, err := v.driver.Inspect(ctx, former.Sandbox)
 	if errors.Is(err, sandbox.NotFound) || err == nil && entry.Labels[sandbox.LabelInstall] != v.install {
 		v.reaper.ClearAway(former.Sandbox)
@@ -139,6 +169,7 @@ func (v *Recovery) Recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
 	}
+	v.reaper.EndSeconds(ctx, found, sandbox.Thread{})
 	if err := v.recordFound(ctx, found); err != nil {
 		return err
 	}

@@ -30,13 +30,16 @@ func (c *Copies) Change(ctx context.Context, t sandbox.Thread, change func(more 
 			o.Body = func(body io.Reader) (*os.File, error) { return c.arrive(ctx, own, body) }
 		}
 	})
-	now := c.o.Live.Find(t) // it may have begun to start meanwhile
+	now := c.holder(t) // it may have begun to start meanwhile
 	if now == nil || len(changed) == 0 {
 		release()
 		return errors.Join(err, c.o.Volumes.Owe(t, changed))
 	}
 	fs := now.FileSync
 	fs.Files.Add(changed...)
+	if now.Main != nil { // it outlives this server, and the second one does not
+		defer c.changeToo(ctx, now.Main, changed)
+	}
 	if now != inst {
 		release()
 		fs.Follow()
@@ -80,7 +83,7 @@ func (o *copyLock) take(ctx context.Context) error {
 }
 
 func (c *Copies) lock(ctx context.Context, t sandbox.Thread) (*copyLock, error) {
-	o := &copyLock{inst: c.o.Live.Find(t)}
+	o := &copyLock{inst: c.holder(t)}
 	if o.inst == nil {
 		return o, nil
 	}

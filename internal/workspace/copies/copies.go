@@ -152,7 +152,7 @@ func (c *Copies) Restore(ctx context.Context, t sandbox.Thread) error {
 	if c.o.Remote == nil {
 		return nil
 	}
-	inst := c.o.Live.Find(t)
+	inst := c.holder(t)
 	if inst == nil && c.o.Volumes.On(t) || inst != nil && inst.OnVolume() {
 		ctx, cancel := context.WithTimeout(ctx, filesync.ReadPullTime)
 		defer cancel()
@@ -232,6 +232,9 @@ func (c *Copies) End(inst *instance.Instance, report bool, exit *sandboxv1.Exit)
 	err := c.pull(ctx, inst, filesync.UnreachableTime)
 	if fs.OnVolume {
 		return err
+	}
+	if err == nil && inst.Main != nil {
+		c.giveBack(ctx, inst.Main)
 	}
 	if err != nil && exit != nil && filesync.OutOfReach(err) && inst.Ending() == "" && c.ctx.Err() == nil {
 		// What it has is not what was told: nothing goes on from there.

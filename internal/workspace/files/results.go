@@ -30,3 +30,20 @@ func (f *Files) SaveResult(ctx context.Context, t sandbox.Thread, name string, r
 		return err
 	})
 }
+
+// SaveToolFile writes a file that a tool returned. It replaces none: another tool may have written it.
+func (f *Files) SaveToolFile(ctx context.Context, t sandbox.Thread, path string, content []byte) error {
+	uid, err := f.threads.Ensure(ctx, t)
+	if err != nil {
+		return err
+	}
+	return f.Change(ctx, t, uid, func(fs *paths.FS) error {
+		if _, err := fs.Stat(path); err == nil {
+			return sandbox.Errorf(sandbox.ToolFailed, "the tool returned the file %s, which exists: it has to name another one", path)
+		} else if sandbox.KindOf(err) != sandbox.NotFound {
+			return err
+		}
+		_, err := fs.Write(ctx, path, bytes.NewReader(content), false)
+		return err
+	})
+}
