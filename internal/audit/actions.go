@@ -31,6 +31,8 @@ const (
 	ActionMCPConfig         = "mcp_config"
 	ActionSignal            = "exec_signal"
 	ActionToolDrift         = "tool_drift" // a tool of an MCP server is not as it was
+	ActionPack              = "pack"       // a tool pack connected, went or was refused
+	ActionPackKey           = "pack_key"   // a key of packs was added or taken away
 	ActionSecretSet         = "secret_set"
 	ActionSecretDelete      = "secret_delete"
 	ActionSecretRotate      = "secret_rotate" // everything that is encrypted was encrypted for a new key

@@ -51,12 +51,15 @@ const (
 	countExecTime  = "exec_ms"
 	countCPU       = "cpu_ms"
 	countTools     = "tool_calls"
+	countCodeTools = "code_tool_calls"
+	countResults   = "tool_result_bytes"
+	countReturned  = "returned_bytes"
 	countStarts    = "sandbox_starts"
 	countSandboxes = "sandbox_ms"
 	countRefused   = "refused"
 )
 
-var counters = []string{countRequests, countExecs, countExecTime, countCPU, countTools, countStarts, countSandboxes, countRefused}
+var counters = []string{countRequests, countExecs, countExecTime, countCPU, countTools, countCodeTools, countResults, countReturned, countStarts, countSandboxes, countRefused}
 
 const (
 	// HoldTime is how long a place is kept for a server that says nothing of it any more. A server holds on to its

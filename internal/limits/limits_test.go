@@ -328,9 +328,13 @@ func TestUsage(t *testing.T) {
 		}
 		p.Release()
 	}
-	if err := g.ToolCall(t.Context(), ann); err != nil {
-		t.Fatal(err)
+	for _, call := range []func(context.Context, sandbox.Caller) error{g.ToolCall, CodeToolCall(g), CodeToolCall(nil)} {
+		if err := call(t.Context(), ann); err != nil {
+			t.Fatal(err)
+		}
 	}
+	CountResults(g, ann, 5000, 70)
+	CountResults(nil, ann, 1, 1)
 	g.CPU(ann, "s1", 1500*time.Millisecond, false)
 	p, err := g.Sandbox(t.Context(), ann, "s1")
 	if err != nil {
@@ -340,6 +344,9 @@ func TestUsage(t *testing.T) {
 		u, err := g.Usage(t.Context(), ann, sandbox.UsageQuery{})
 		return err == nil && u.Total.SandboxSeconds > 0 && u.Total.CPUSeconds == 1.5 && u.Total.Execs == 2
 	})
+	if u, err := g.Usage(t.Context(), ann, sandbox.UsageQuery{}); err != nil || u.Total.ToolCalls != 2 || u.Total.CodeToolCalls != 1 || u.Total.ToolResultBytes != 5000 || u.Total.ReturnedBytes != 70 {
+		t.Errorf("%+v %v", u.Total, err)
+	}
 	p.Release()
 	for _, q := range []sandbox.UsageQuery{{User: "bob"}, {By: "user"}, {By: "key"}} {
 		if _, err := g.Usage(t.Context(), ann, q); sandbox.KindOf(err) != sandbox.Forbidden {

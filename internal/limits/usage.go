@@ -120,6 +120,9 @@ func add(u *sandbox.UsageAmounts, n map[string]int64) {
 	u.ExecSeconds += float64(n[countExecTime]) / 1000
 	u.CPUSeconds += float64(n[countCPU]) / 1000
 	u.ToolCalls += n[countTools]
+	u.CodeToolCalls += n[countCodeTools]
+	u.ToolResultBytes += n[countResults]
+	u.ReturnedBytes += n[countReturned]
 	u.SandboxStarts += n[countStarts]
 	u.SandboxSeconds += float64(n[countSandboxes]) / 1000
 }

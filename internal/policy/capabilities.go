@@ -87,6 +87,7 @@ func (h holder) uses(name string) bool {
 
 // of takes out of a set what the holder must not know of.
 func (h holder) of(set sandbox.ToolSet) sandbox.ToolSet {
+	set.Skills = slices.DeleteFunc(slices.Clone(set.Skills), func(t sandbox.Tool) bool { return !h.sees(t) })
 	gone := sha256.New()
 	shown := make([]sandbox.Tool, 0, len(set.Tools))
 	for _, t := range set.Tools {
@@ -99,7 +100,17 @@ func (h holder) of(set sandbox.ToolSet) sandbox.ToolSet {
 	if len(shown) == len(set.Tools) {
 		return set
 	}
-	return sandbox.ToolSet{Hash: set.Hash + "-" + hex.EncodeToString(gone.Sum(nil)[:8]), Tools: shown}
+	set.Hash, set.Tools = set.Hash+"-"+hex.EncodeToString(gone.Sum(nil)[:8]), shown
+	return set
+}
+
+// Visible takes out of a list what the caller must not know of.
+func (g *Guard) Visible(ctx context.Context, c sandbox.Caller, t sandbox.Thread, tools []sandbox.Tool) ([]sandbox.Tool, error) {
+	h, err := g.holder(ctx, c, t)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(tools), func(tool sandbox.Tool) bool { return !h.sees(tool) }), nil
 }
 
 // Tools returns the tools that a caller may use in a thread.

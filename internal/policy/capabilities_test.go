@@ -52,6 +52,17 @@ func seen(t *testing.T, g *Guard, c sandbox.Caller) string {
 	for _, s := range servers {
 		count += s.ToolCount
 	}
+	shown, err := g.Visible(ctx, c, thread, []sandbox.Tool{{Server: "skill/x", Name: "free"}, {Server: "skill/x", Name: "one", Requires: []string{"a"}}, {Server: "skill/x", Name: "two", Requires: []string{"a", "b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var visible []string
+	for _, x := range shown {
+		visible = append(visible, x.Name)
+	}
+	if !slices.Equal(listed, visible) {
+		t.Errorf("listed %q, and of a skill %q are visible", listed, visible)
+	}
 	if !slices.Equal(listed, found) || !slices.Equal(listed, called) || count != len(listed) {
 		t.Errorf("listed %q, found %q, called %q, counted %d", listed, found, called, count)
 	}

@@ -54,7 +54,7 @@ var names = []struct {
 	kind *cel.Type
 }{
 	{"kind", cel.StringType}, {"server", cel.StringType}, {"tool", cel.StringType}, {"annotations", cel.MapType(cel.StringType, cel.DynType)},
-	{"said", cel.ListType(cel.StringType)}, {"args", cel.DynType}, {"skill", cel.StringType}, {"untrusted", cel.BoolType},
+	{"said", cel.ListType(cel.StringType)}, {"args", cel.DynType}, {"skill", cel.StringType}, {"allowed_tools", cel.ListType(cel.StringType)}, {"untrusted", cel.BoolType},
 	{"tenant", cel.StringType}, {"user", cel.StringType}, {"role", cel.StringType}, {"key", cel.StringType},
 	{"findings", cel.ListType(cel.StringType)},
 	{"capabilities", cel.ListType(cel.StringType)}, {"thread", cel.StringType}, {"exec", cel.StringType}, {"now", cel.TimestampType},
@@ -207,7 +207,7 @@ func (f *facts) make() {
 		"kind": string(r.Kind), "server": r.Server, "tool": r.Tool, "annotations": hints, "said": said, "args": nil, "skill": r.Skill, "untrusted": r.Untrusted,
 		"tenant": r.Thread.Tenant, "user": r.Thread.User, "role": string(r.Caller.Role), "key": r.Caller.KeyID, "capabilities": capabilities,
 		"thread": r.Thread.ID, "exec": r.Exec, "now": r.Time,
-		"findings": findingsOf(r),
+		"findings": findingsOf(r), "allowed_tools": append([]string{}, r.AllowedTools...),
 	}
 }
 

@@ -241,6 +241,9 @@ func (p *parser) rule(n *yaml.Node, at string) {
 	if (r.limit != nil && (r.limit.bytes > 0 || r.limit.time > 0) || !r.redact.Result.empty()) && !slices.Equal(r.match.kinds, []Kind{KindToolCall}) {
 		p.bad(n, at, "bytes, time and redacted results are those of tool calls; take the other kinds out of match.kind")
 	}
+	if r.match.allowed != nil && !slices.Equal(r.match.kinds, []Kind{KindToolCall}) {
+		p.bad(n, at+".match.allowed_tools", "is of tool calls; take the other kinds out of match.kind")
+	}
 	r.dynamic = r.when != nil || r.unless != nil || r.match.dynamic()
 	p.rules.rules = append(p.rules.rules, r)
 }
@@ -288,6 +291,7 @@ func (p *parser) match(n *yaml.Node, at string, m *match, held *[]string) {
 		"server": patterns(&m.servers), "tool": patterns(&m.tools), "skill": patterns(&m.skills),
 		"user": patterns(&m.users), "tenant": patterns(&m.tenants), "role": patterns(&m.roles),
 		"untrusted": boolean("untrusted", &m.untrusted), "lookalike": boolean("lookalike", &m.lookalike),
+		"allowed_tools": boolean("allowed_tools", &m.allowed),
 		"annotations": func(n *yaml.Node, at string) {
 			readers := map[string]func(*yaml.Node, string){}
 			for _, name := range hintNames {

@@ -91,7 +91,8 @@ func New(o Options) *Guard {
 type Call struct {
 	Caller sandbox.Caller
 	Thread sandbox.Thread
-	Exec   string // whose code calls; "" for the agent itself
+	Exec   string         // whose code calls; "" for the agent itself
+	Skill  *sandbox.Skill // whose script calls; nil: none
 	Ref    sandbox.ToolRef
 	Input  []byte // a JSON object; nothing stands for {}
 	// Hide takes the exec's secrets out of a text that people or records see; nil: there are none.
@@ -179,10 +180,14 @@ func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
 	if _, err := parseArguments(args); err != nil {
 		return Plan{Tool: tool}, sandbox.Errorf(sandbox.Invalid, "%s: input: %w", tool.Printed, err)
 	}
-	p := g.decide(ctx, Request{
+	r := Request{
 		Kind: KindToolCall, Caller: c.Caller, Thread: c.Thread, Exec: c.Exec, Server: tool.Server, Tool: tool.Name, Printed: tool.Printed,
 		Annotations: ReadAnnotations(tool.Annotations), Findings: tool.Findings, Arguments: args, Capabilities: holder.names,
-	})
+	}
+	if c.Skill != nil {
+		r.Skill, r.AllowedTools = c.Skill.Name, c.Skill.AllowedTools
+	}
+	p := g.decide(ctx, r)
 	p.Tool, p.ref, p.hide = tool, c.Ref, c.Hide
 	return p, nil
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // match is what "match" says. All that is given must fit; of a list, one entry.
@@ -19,6 +21,7 @@ type match struct {
 	annotations []hint
 	untrusted   *bool
 	lookalike   *bool
+	allowed     *bool // whether the skill's allowed-tools names the tool
 	hours       *hours
 }
 
@@ -47,7 +50,7 @@ func (a Annotations) hint(name string) bool {
 
 // fits reports whether the rule is about the request. restricts: in doubt about a tool's name it is.
 func (m *match) fits(r *Request, restricts bool) bool {
-	return m.static(r, restricts) && (m.skills == nil || anyFits(m.skills, r.Skill)) && (m.hours == nil || m.hours.hold(r.Time))
+	return m.static(r, restricts) && (m.skills == nil || anyFits(m.skills, r.Skill)) && m.fitsAllowed(r) && (m.hours == nil || m.hours.hold(r.Time))
 }
 
 // static is fits without what changes from call to call.
@@ -72,7 +75,25 @@ func (m *match) static(r *Request, restricts bool) bool {
 }
 
 // dynamic says that calls of one tool by one caller may differ in whether they fit.
-func (m *match) dynamic() bool { return m.skills != nil || m.hours != nil }
+func (m *match) dynamic() bool { return m.skills != nil || m.allowed != nil || m.hours != nil }
+
+// fitsAllowed compares allowed_tools. It says nothing of a call that no script of a skill makes, and of a skill that
+// limits itself to no tools: neither true nor false fits those.
+func (m *match) fitsAllowed(r *Request) bool {
+	return m.allowed == nil || r.Skill != "" && len(r.AllowedTools) > 0 && r.named() == *m.allowed
+}
+
+// named reports whether the allowed-tools of the request's skill names its tool: as server__tool, mcp__server__tool,
+// server:tool, or mcp__server for all tools of a server. An entry allows: it fits the exact name, or those that its
+// * and ? stand for, and no name that only looks like it.
+func (r *Request) named() bool {
+	if lookalike(r.Tool) {
+		return false
+	}
+	printed := sandbox.PrintedName(r.Server, r.Tool)
+	names := []string{printed, "mcp__" + printed, r.Server + ":" + r.Tool, "mcp__" + sandbox.PrintedServer(r.Server)}
+	return slices.ContainsFunc(names, func(name string) bool { return anyFits(r.AllowedTools, name) })
+}
 
 // toolFits matches a tool's name. A server chooses the names of its tools. So a restricting pattern ignores
 // case, and treats a name as every name that it might look like. An allowing pattern takes names as they

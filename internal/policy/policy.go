@@ -58,7 +58,10 @@ type Request struct {
 	// Arguments are the bytes that the MCP server gets; of what runs in a sandbox an object with what is to run, without its
 	// environment: command, argv, cwd, language, code, skill, script and so on, of those what there is.
 	Arguments json.RawMessage
-	Skill     string // of a KindSkillRun
+	// Skill is that of a KindSkillRun, or of a KindToolCall the one whose script calls.
+	Skill string
+	// AllowedTools are what the skill's SKILL.md names in allowed-tools; nil: it names none.
+	AllowedTools []string
 	// SkillDigest is that of the skill's files: a lasting approval is for them alone.
 	SkillDigest string
 	Untrusted   bool // the skill comes from a source that is not trusted

@@ -28,7 +28,8 @@ type Sample struct {
 	Capabilities []string        `json:"capabilities,omitempty" doc:"Those that the caller has"`
 	Thread       string          `json:"thread,omitempty"`
 	Exec         string          `json:"exec,omitempty" doc:"Id of an exec whose code calls"`
-	Skill        string          `json:"skill,omitempty"`
+	Skill        string          `json:"skill,omitempty" doc:"The skill whose script runs, or calls the tool"`
+	AllowedTools []string        `json:"allowed_tools,omitempty" doc:"What the skill names in allowed-tools"`
 	Untrusted    bool            `json:"untrusted,omitempty" doc:"The skill comes from a source that is not trusted"`
 	Time         *time.Time      `json:"time,omitempty" doc:"Now when absent"`
 }
@@ -42,7 +43,7 @@ func ReadSample(text []byte) (Sample, error) {
 		if errors.Is(err, io.EOF) {
 			return s, errors.New("is empty; want an object with server, tool and args")
 		}
-		return s, fmt.Errorf("%s; there are kind, server, tool, annotations, args, tenant, user, role, capabilities, thread, exec, skill, untrusted, time", strings.TrimPrefix(err.Error(), "json: "))
+		return s, fmt.Errorf("%s; there are kind, server, tool, annotations, args, tenant, user, role, capabilities, thread, exec, skill, allowed_tools, untrusted, time", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return s, nil
 }
@@ -59,7 +60,7 @@ func (s Sample) Request() Request {
 	r := Request{
 		Kind: Kind(or(string(s.Kind), string(KindToolCall))), Thread: t, Caller: sandbox.Caller{Owner: t.Owner, Role: sandbox.Role(or(s.Role, string(sandbox.RoleAgent)))}, Exec: s.Exec,
 		Server: s.Server, Tool: s.Tool, Printed: s.Server + "." + s.Tool, Annotations: ReadAnnotations(s.Annotations), Arguments: s.Args,
-		Skill: s.Skill, Untrusted: s.Untrusted, Capabilities: s.Capabilities, Time: time.Now(),
+		Skill: s.Skill, AllowedTools: s.AllowedTools, Untrusted: s.Untrusted, Capabilities: s.Capabilities, Time: time.Now(),
 	}
 	if len(r.Arguments) == 0 {
 		r.Arguments = json.RawMessage("{}")

@@ -46,10 +46,13 @@ func used(t *testing.T) (*Metrics, map[string]described) {
 	s := Start{Driver: "oci", Runtime: "runc", Template: "base"}
 	m.Started(s, 0, 0, 0)
 	m.StartFailed(s, sandbox.NotFound)
-	m.Exec("exec", sandbox.StatusExited, 0)
+	m.Exec("exec", sandbox.StatusExited, new(1), 0)
 	m.Changed("sandbox_hibernate", "idle")
 	m.Refused("full")
 	m.ToolCall("bridge", "ok", 0)
+	m.ToolResult("bridge", 1)
+	m.Returned("bridge", 1)
+	m.Prompt(sandbox.ModeCode)
 	m.Limited("execs", "user")
 	m.Kept(nil, 0, 1)
 	m.Restored(nil, 0)
@@ -76,7 +79,7 @@ func used(t *testing.T) (*Metrics, map[string]described) {
 var descName = regexp.MustCompile(`fqName: "(skerry_[a-z_]+)"`)
 
 // TestDocumented: docs/metrics.md has each metric with its type and labels, and none that there is not; its alerts ask for
-// metrics and labels that there are.
+// metrics and labels that there are, and so do its other queries.
 func TestDocumented(t *testing.T) {
 	raw, err := os.ReadFile("../../../docs/metrics.md")
 	if err != nil {
@@ -103,7 +106,11 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("%s is registered, and this test gives it no value", n[1])
 		}
 	}
-	alerts := docblock.Marked(t)[0].Text
+	blocks := docblock.Marked(t)
+	if len(blocks) != 2 {
+		t.Fatalf("%d tested blocks", len(blocks))
+	}
+	alerts := blocks[1].Text
 	var rules struct {
 		Groups []struct {
 			Rules []struct{ Alert, Expr, For string }
@@ -112,7 +119,7 @@ func TestDocumented(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(alerts), &rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 5 {
 		t.Errorf("alerts: %+v, %v", rules, err)
 	}
-	asked := regexp.MustCompile(`(skerry_[a-z_]+)(?:\{([a-z]+)[!=~]+)?`).FindAllStringSubmatch(alerts, -1)
+	asked := regexp.MustCompile(`(skerry_[a-z_]+)(?:\{([a-z]+)[!=~]+)?`).FindAllStringSubmatch(blocks[0].Text+alerts, -1)
 	if len(asked) < 10 {
 		t.Errorf("only %d metrics in alerts", len(asked))
 	}

@@ -22,9 +22,13 @@ type Metrics struct {
 	starts   *prometheus.HistogramVec
 	failures *prometheus.CounterVec
 	execs    *prometheus.HistogramVec
+	nonzero  *prometheus.CounterVec
 	changes  *prometheus.CounterVec
 	refused  *prometheus.CounterVec
 	tools    *prometheus.HistogramVec
+	answered *prometheus.CounterVec
+	returned *prometheus.CounterVec
+	prompts  *prometheus.CounterVec
 	limited  *prometheus.CounterVec
 	requests *prometheus.HistogramVec
 	kept     *prometheus.HistogramVec
@@ -60,6 +64,9 @@ func New(version string) *Metrics {
 			Name: "skerry_exec_duration_seconds", Buckets: execBuckets,
 			Help: "Time from the start of an exec to its durable end, by what it was (exec, execute_code, skill_run) and how it ended.",
 		}, []string{"action", "status"}),
+		nonzero: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skerry_exec_nonzero_total", Help: "Execs that exited with another code than 0, by what they were: a program of an agent that failed is one.",
+		}, []string{"action"}),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skerry_sandbox_changes_total", Help: "Changes in the life of sandboxes after their start, by the action of their audit record and its reason.",
 		}, []string{"change", "reason"}),
@@ -70,6 +77,15 @@ func New(version string) *Metrics {
 			Name: "skerry_tool_call_duration_seconds", Buckets: toolBuckets,
 			Help: "Time of tool calls, by where they came from (bridge: code in a sandbox; api: an agent) and their outcome.",
 		}, []string{"via", "outcome"}),
+		answered: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skerry_tool_result_bytes_total", Help: "Bytes of what tools answered, by where the calls came from (bridge: code in a sandbox; api: an agent).",
+		}, []string{"via"}),
+		returned: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skerry_tool_returned_bytes_total", Help: "Bytes of what callers got of the answers of tools: the output of execs that called tools (bridge), or the answers to direct calls (api).",
+		}, []string{"via"}),
+		prompts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skerry_prompts_total", Help: "Prompts that were made for agents, by the mode in which these get their tools.",
+		}, []string{"mode"}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skerry_limit_refused_total", Help: "Calls that met a limit of their tenant, user or key, by the limit and whose it was.",
 		}, []string{"limit", "scope"}),
@@ -87,7 +103,7 @@ func New(version string) *Metrics {
 			Help: "Time that it took to restore threads from their snapshots, by the outcome.",
 		}, []string{"outcome"}),
 	}
-	m.registry.MustRegister(m.starts, m.failures, m.execs, m.changes, m.refused, m.tools, m.limited, m.requests, m.kept, m.sent, m.restored, &m.levels,
+	m.registry.MustRegister(m.starts, m.failures, m.execs, m.nonzero, m.changes, m.refused, m.tools, m.answered, m.returned, m.prompts, m.limited, m.requests, m.kept, m.sent, m.restored, &m.levels,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skerry_build_info", Help: "1, with the version of the server."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)
@@ -136,9 +152,12 @@ func (m *Metrics) StartFailed(s Start, code sandbox.Kind) {
 	m.failures.WithLabelValues(string(code), s.Driver, s.Runtime, s.Template).Inc()
 }
 
-// Exec times an exec that ended.
-func (m *Metrics) Exec(action string, status sandbox.Status, d time.Duration) {
+// Exec times an exec that ended. exit is its exit code; nil: it has none.
+func (m *Metrics) Exec(action string, status sandbox.Status, exit *int, d time.Duration) {
 	m.execs.WithLabelValues(action, string(status)).Observe(d.Seconds())
+	if exit != nil && *exit != 0 {
+		m.nonzero.WithLabelValues(action).Inc()
+	}
 }
 
 // Changed counts a change in the life of a sandbox: change is the action of its audit record.
@@ -151,6 +170,19 @@ func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc
 func (m *Metrics) ToolCall(via, outcome string, d time.Duration) {
 	m.tools.WithLabelValues(via, outcome).Observe(d.Seconds())
 }
+
+// ToolResult counts what a tool answered to a call that came via "bridge" or "api".
+func (m *Metrics) ToolResult(via string, bytes int64) {
+	m.answered.WithLabelValues(via).Add(float64(bytes))
+}
+
+// Returned counts what a caller got of the answers of tools: via "bridge", the output of an exec that called them.
+func (m *Metrics) Returned(via string, bytes int64) {
+	m.returned.WithLabelValues(via).Add(float64(bytes))
+}
+
+// Prompt counts a prompt for an agent that gets its tools in a mode.
+func (m *Metrics) Prompt(mode string) { m.prompts.WithLabelValues(mode).Inc() }
 
 // Request times a request: its route as registered, not as it was asked for.
 func (m *Metrics) Request(route, method string, status int, d time.Duration) {

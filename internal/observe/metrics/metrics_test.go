@@ -30,10 +30,16 @@ func TestNames(t *testing.T) {
 	m.Started(s, 3*time.Millisecond, 40*time.Millisecond, 2*time.Second)
 	m.FirstExec(s, 70*time.Millisecond)
 	m.StartFailed(s, sandbox.NotFound)
-	m.Exec("exec", sandbox.StatusExited, 3*time.Millisecond)
+	zero, one := 0, 1
+	m.Exec("exec", sandbox.StatusExited, &zero, 3*time.Millisecond)
+	m.Exec("execute_code", sandbox.StatusExited, &one, 3*time.Millisecond)
+	m.Exec("execute_code", sandbox.StatusLost, nil, 3*time.Millisecond)
 	m.Changed("sandbox_hibernate", "idle")
 	m.Refused("full")
 	m.ToolCall("bridge", "ok", time.Millisecond)
+	m.ToolResult("bridge", 5000)
+	m.Returned("bridge", 70)
+	m.Prompt(sandbox.ModeCode)
 	s.Warm = true
 	m.Started(s, 0, 0, time.Millisecond)
 	text := scrape(t, m)
@@ -46,9 +52,11 @@ func TestNames(t *testing.T) {
 		`skerry_sandbox_start_seconds_sum{driver="oci",phase="first_exec",runtime="runc",start="cold",template="base"} 0.07`,
 		`skerry_sandbox_start_failures_total{code="not_found",driver="oci",runtime="runc",template="base"} 1`,
 		`skerry_exec_duration_seconds_count{action="exec",status="exited"} 1`,
+		`skerry_exec_duration_seconds_count{action="execute_code",status="exited"} 1`, `skerry_exec_nonzero_total{action="execute_code"} 1`,
 		`skerry_sandbox_changes_total{change="sandbox_hibernate",reason="idle"} 1`,
 		`skerry_queue_refused_total{reason="full"} 1`,
 		`skerry_tool_call_duration_seconds_count{outcome="ok",via="bridge"} 1`,
+		`skerry_tool_result_bytes_total{via="bridge"} 5000`, `skerry_tool_returned_bytes_total{via="bridge"} 70`, `skerry_prompts_total{mode="code"} 1`,
 		`skerry_sandboxes{state="running"} 3`, `skerry_sandboxes{state="paused"} 0`, `skerry_execs_running 4`,
 		`skerry_sandboxes_max 5`, `skerry_queue_waiting 6`, `skerry_audit_lag_records 7`, `skerry_audit_archive_behind_segments 9`, `skerry_audit_sink_behind_records{sink="syslog"} 8`,
 		`skerry_build_info{version="1.2.3"} 1`, "go_goroutines ", "process_open_fds ",
@@ -72,6 +80,6 @@ func TestNobodyWatched(t *testing.T) {
 func BenchmarkExec(b *testing.B) {
 	m := New("x")
 	for b.Loop() {
-		m.Exec("exec", sandbox.StatusExited, time.Millisecond)
+		m.Exec("exec", sandbox.StatusExited, nil, time.Millisecond)
 	}
 }
