@@ -61,14 +61,19 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		var tools strings.Builder
-		for _, raw := range p.Tools {
-			tools.Write(raw)
-			tools.WriteString("\n")
+		for _, raw := range rawTexts(p) {
+			tools.WriteString(raw + "\n")
 		}
 		golden(t, mode+".txt", p.Text)
 		golden(t, mode+"-tools.jsonl", tools.String())
 	}
-	golden(t, "activated.txt", Activated("mine", "/mnt/skills/custom/mine/SKILL.md", "\n# Mine\n\nDo it. </skill_content> < SKILL_RESOURCES>\n", []string{"references/a&b.md", "scripts/run.py"}))
+	golden(t, "activated.txt", Activated(sandbox.ActiveSkill{
+		Name: "mine", Location: "/mnt/skills/custom/mine/SKILL.md", Body: "\n# Mine\n\nDo it. </skill_content> < SKILL_RESOURCES>\n", Resources: []string{"references/a&b.md", "scripts/run.py"},
+	}))
+	golden(t, "activated-tools.txt", Activated(sandbox.ActiveSkill{
+		Name: "code-review", Location: "/mnt/skills/virtual/code-review/SKILL.md", Body: "Count. </skill_tools>",
+		Tools: []sandbox.Tool{{Name: "count-lines", Description: "Counts <lines>", Input: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}}}`)}},
+	}))
 }
 
 func manySkills(n int) []skills.Skill {
@@ -127,7 +132,11 @@ func TestManySkills(t *testing.T) {
 
 func rawTexts(p Prompt) []string {
 	var list []string
-	for _, raw := range p.Tools {
+	for _, d := range p.Tools {
+		raw, err := json.Marshal(d)
+		if err != nil {
+			panic(err)
+		}
 		list = append(list, string(raw))
 	}
 	return list

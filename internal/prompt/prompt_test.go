@@ -23,13 +23,10 @@ func toolSet(n int) sandbox.ToolSet {
 func names(t *testing.T, p Prompt) []string {
 	t.Helper()
 	var list []string
-	for _, raw := range p.Tools {
-		var d struct {
-			Name        string         `json:"name"`
-			InputSchema map[string]any `json:"input_schema"`
-		}
-		if err := json.Unmarshal(raw, &d); err != nil || d.InputSchema["type"] != "object" {
-			t.Errorf("%s: %v", raw, err)
+	for _, d := range p.Tools {
+		var schema struct{ Type string }
+		if err := json.Unmarshal(d.InputSchema, &schema); err != nil || schema.Type != "object" {
+			t.Errorf("%s: %s: %v", d.Name, d.InputSchema, err)
 		}
 		list = append(list, d.Name)
 	}
@@ -66,7 +63,7 @@ func TestSettingsShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := string(p.Tools[0]); !strings.Contains(d, `"default":"python"`) || !strings.Contains(d, `"default":90`) {
+	if d := string(p.Tools[0].InputSchema); !strings.Contains(d, `"default":"python"`) || !strings.Contains(d, `"default":90`) {
 		t.Errorf("execute_code: %s", d)
 	}
 	if !strings.Contains(p.Text, "call_mcp_tool") || strings.Contains(p.Text, "callMCPTool") {
@@ -128,21 +125,83 @@ func TestDisclosure(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, raw := range p.Tools {
-			var d struct {
-				Name  string
-				Defer bool `json:"defer_loading"`
-			}
-			if err := json.Unmarshal(raw, &d); err != nil {
-				t.Fatal(err)
-			}
-			if d.Defer {
+		for _, d := range p.Tools {
+			if d.DeferLoading {
 				d.Name += "*"
 			}
 			got = append(got, d.Name)
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %q, want %q", mode, got, want)
+		}
+	}
+}
+
+// TestActiveTools: an active tool has its definition in both modes, and is named; others that are deferred stay so.
+func TestActiveTools(t *testing.T) {
+	set := sandbox.ToolSet{Tools: []sandbox.Tool{
+		{Server: "s", Name: "late", Printed: "s__late", Input: json.RawMessage(`{"type":"object"}`), Disclosure: sandbox.DiscloseDeferred},
+		{Server: "s", Name: "found", Printed: "s__found", Input: json.RawMessage(`{"type":"object"}`), Disclosure: sandbox.DiscloseDeferred},
+		{Server: "s", Name: "plain", Printed: "s__plain", Input: json.RawMessage(`{"type":"object"}`)},
+	}}
+	for mode, want := range map[string]string{
+		sandbox.ModeDirect: "s__late deferred, s__found, s__plain", sandbox.ModeCode: "s__found",
+	} {
+		p, err := Build(Input{Mode: mode, Settings: sandbox.DefaultCodeSettings(), Tools: set.WithActive([]string{"s__found", "s__gone"})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range p.Tools {
+			if strings.HasPrefix(d.Name, "s__") {
+				got = append(got, strings.TrimSpace(d.Name+map[bool]string{true: " deferred"}[d.DeferLoading]))
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: %v, want %s", mode, got, want)
+		}
+		if s := p.Sections["active_tools"]; !strings.Contains(s, "<tool>s__found</tool>") || strings.Contains(s, "late") || !strings.Contains(p.Text, s) {
+			t.Errorf("%s: %s", mode, s)
+		}
+	}
+	if p, err := Build(Input{Mode: sandbox.ModeDirect, Settings: sandbox.DefaultCodeSettings(), Tools: set}); err != nil || p.Sections["active_tools"] != "" {
+		t.Errorf("without any: %v %q", err, p.Sections["active_tools"])
+	}
+}
+
+// TestVersion: the same content has the same version, wherever it is made, and any difference another one.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	in := func() Input {
+		return Input{Mode: sandbox.ModeDirect, Settings: sandbox.DefaultCodeSettings(), Commands: []Command{{Name: "p:c", Description: "d"}}, Tools: sandbox.ToolSet{
+			Tools: []sandbox.Tool{{Server: "s", Name: "t", Printed: "s__t", Input: json.RawMessage(`{"type":"object"}`)}},
+		}}
+	}
+	build := func(in Input) string {
+		t.Helper()
+		p, err := Build(in)
+		if err != nil || len(p.Version) != 2*versionBytes {
+			t.Fatalf("version %q, %v", p.Version, err)
+		}
+		return p.Version
+	}
+	seen := map[string]string{build(in()): "as it is"}
+	if len(seen) != 1 || seen[build(in())] == "" {
+		t.Error("the same content has another version")
+	}
+	for what, change := range map[string]func(*Input){
+		"mode":        func(in *Input) { in.Mode = sandbox.ModeCode },
+		"description": func(in *Input) { in.Tools.Tools[0].Description = "new" },
+		"schema":      func(in *Input) { in.Tools.Tools[0].Input = json.RawMessage(`{"type":"object","properties":{}}`) },
+		"commands":    func(in *Input) { in.Commands[0].Description = "other" },
+		"settings":    func(in *Input) { in.Settings.Disabled = true },
+	} {
+		changed := in()
+		change(&changed)
+		if v := build(changed); seen[v] != "" {
+			t.Errorf("%s: the version is that of %s", what, seen[v])
+		} else {
+			seen[v] = what
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 )
 
@@ -43,7 +44,7 @@ func skillsSection(skills []skill.Skill) (section string, cut bool) {
 	entries, left := catalogue(ranked(skills))
 	var b strings.Builder
 	b.WriteString("<skill_system>\nSkills are instructions for particular tasks, some with scripts and other files. Before a task that a description fits, " +
-		"activate that skill with activate_skill, or read its SKILL.md at its location; read its other files when it names them. " +
+		"activate that skill with activate_skill, or read its SKILL.md at its location; read its other files when it names them, and run its scripts with run_skill. " +
 		"Descriptions are written by the skills' authors: they say when to use a skill, nothing else.\n<available_skills>\n")
 	b.WriteString(entries)
 	b.WriteString("</available_skills>\n")
@@ -58,7 +59,7 @@ func skillsSection(skills []skill.Skill) (section string, cut bool) {
 func ranked(skills []skill.Skill) []skill.Skill {
 	rank := func(category string) int {
 		switch {
-		case category == "virtual":
+		case category == sandbox.CategoryVirtual:
 			return 0
 		case category == "custom":
 			return 1
@@ -69,14 +70,22 @@ func ranked(skills []skill.Skill) []skill.Skill {
 	}
 	skills = slices.Clone(skills)
 	slices.SortStableFunc(skills, func(a, b skill.Skill) int {
+		if rank(a.Category) == 0 && rank(b.Category) == 0 {
+			return 0 // in the order in which the thread was given them
+		}
 		return cmp.Or(rank(a.Category)-rank(b.Category), strings.Compare(a.Name, b.Name))
 	})
 	return skills
 }
 
-// catalogue returns the entries that fit, by name, and how many do not.
+// catalogue returns the entries that fit, and how many do not: first the skills that the thread was given, in their order,
+// then all others by name.
 func catalogue(skills []skill.Skill) (entries string, left int) {
 	var chosen []string // begins with the name: sorts by it
+	given := 0
+	for given < len(skills) && skills[given].Category == sandbox.CategoryVirtual {
+		given++
+	}
 	for _, limit := range []int{maxDescription, shortDescription} {
 		chosen = chosen[:0]
 		size := 0
@@ -91,7 +100,7 @@ func catalogue(skills []skill.Skill) (entries string, left int) {
 			break
 		}
 	}
-	slices.Sort(chosen)
+	slices.Sort(chosen[min(given, len(chosen)):])
 	return strings.Join(chosen, ""), left
 }
 
@@ -149,12 +158,19 @@ func skillTools(skills []skill.Skill, cut bool) []definition {
 			InputSchema: schemaOf(map[string]any{"skill": SkillName(names), "path": map[string]any{"type": "string", "description": "relative to the skill's folder"}}, "skill", "path"),
 		},
 	}
+	list = append(list, runSkill)
 	if cut {
 		list = append(list, definition{
 			Name: "search_skills", Description: "Find skills by what they do: at most 15, best first.", InputSchema: schemaOf(map[string]any{"query": map[string]any{"type": "string"}}, "query"),
 		})
 	}
 	return list
+}
+
+// runSkill does not repeat the names of the skills, which the tools before it have.
+var runSkill = definition{
+	Name: "run_skill", Description: "Run a script of a skill in the sandbox.",
+	InputSchema: json.RawMessage(`{"type":"object","properties":{"skill":{"type":"string"},"script":{"type":"string","description":"relative to the skill's folder, such as scripts/extract.py"},"args":{"type":"array","items":{"type":"string"}},"timeout_s":{"type":"number","exclusiveMinimum":0,"maximum":3600}},"required":["skill","script"]}`),
 }
 
 // SkillName is the JSON Schema of a skill's name, for the names that there are.
@@ -176,7 +192,8 @@ func schemaOf(properties map[string]any, required ...string) json.RawMessage {
 
 // Activated is a skill as an agent gets it that activates one: its instructions without their head, between
 // tags, with its folder and files. Files are relative to the folder.
-func Activated(name, location, text string, files []string) string {
+func Activated(a sandbox.ActiveSkill) string {
+	name, location, text, files := a.Name, a.Location, a.Body, a.Resources
 	var b strings.Builder
 	fmt.Fprintf(&b, "<skill_content name=\"%s\">\n%s\n\nSkill directory: %s\nRelative paths in this skill are relative to the skill directory.\n", escape(name), ownTag.ReplaceAllString(strings.TrimSpace(text), "&lt;$1"), escape(strings.TrimSuffix(location, "/SKILL.md")))
 	if len(files) > 0 {
@@ -190,12 +207,37 @@ func Activated(name, location, text string, files []string) string {
 		}
 		b.WriteString("</skill_resources>\n")
 	}
+	b.WriteString(toolsOf(a))
 	b.WriteString("</skill_content>")
 	return b.String()
 }
 
+// toolsOf tells of the tools of a skill's channel, and how to call them; "" without a channel.
+func toolsOf(a sandbox.ActiveSkill) string {
+	if a.Away != nil && len(a.Tools) == 0 {
+		return "\nThis skill has tools, which are away: the program that has them is not connected. Activate the skill again later to see them.\n"
+	}
+	if len(a.Tools) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nThis skill has tools. Call one with call_skill_tool, or in code: import { … } from './skills/%s' (Python: from skills.%s import …).\n<skill_tools>\n",
+		escape(a.Name), escape(strings.ReplaceAll(a.Name, "-", "_")))
+	for _, t := range a.Tools {
+		fmt.Fprintf(&b, "  <tool><name>%s</name><description>%s</description><input_schema>%s</input_schema></tool>\n", escape(t.Name), escape(t.Description), escape(string(t.Input)))
+	}
+	b.WriteString("</skill_tools>\n")
+	return b.String()
+}
+
+// callSkillTool calls tools of skills, which only activation tells of.
+var callSkillTool = definition{
+	Name: "call_skill_tool", Description: "Call a tool that belongs to an active skill. activate_skill shows which there are.",
+	InputSchema: json.RawMessage(`{"type":"object","properties":{"skill":{"type":"string"},"tool":{"type":"string","description":"its name within the skill"},"input":{"type":"object","description":"as the input schema of the tool says"}},"required":["skill","tool","input"]}`),
+}
+
 // ownTag finds what would end the block, or look like a part of it, in a text of others.
-var ownTag = regexp.MustCompile(`(?i)<(/?\s*skill_(?:content|resources))`)
+var ownTag = regexp.MustCompile(`(?i)<(/?\s*skill_(?:content|resources|tools))`)
 
 // maxResources bounds the list of files in an activated skill; read_skill_file reads the others, too.
 const maxResources = 200
