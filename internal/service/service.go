@@ -12,18 +12,21 @@ import (
 
 // Service is the use cases of a server. Its fields say so when they may be nil.
 type Service struct {
-	Threads      Threads
-	Sandboxes    Sandboxes
-	Runs         Runs
-	Execs        Execs
-	Terminals    Terminals
-	Contexts     Contexts
-	Files        Files
-	Tools        Tools
-	Upstream     Upstream
-	Prompts      Prompts
-	Skills       Skills
-	ThreadSkills ThreadSkills
+	Threads       Threads
+	Sandboxes     Sandboxes
+	Runs          Runs
+	Execs         Execs
+	Terminals     Terminals
+	Contexts      Contexts
+	Files         Files
+	Events        Events
+	Tools         Tools
+	ActiveTools   ActiveTools
+	Upstream      Upstream
+	Prompts       Prompts
+	Skills        Skills
+	ThreadSkills  ThreadSkills
+	SkillChannels SkillChannels
 	// SkillInstalls installs skills from archives. May be nil.
 	SkillInstalls SkillInstalls
 	// Approvals are calls that wait for people. May be nil.
@@ -31,6 +34,8 @@ type Service struct {
 	// Plugins and Marketplaces are the caller's plugins, and where they come from. Both may be nil.
 	Plugins      Plugins
 	Marketplaces Marketplaces
+	// Messages recognises commands of plugins in what users type. It is nil when Plugins is.
+	Messages Messages
 }
 
 // Threads is what callers do with threads as such.
@@ -112,6 +117,14 @@ type Files interface {
 	WatchFiles(ctx context.Context, c sandbox.Caller, thread, path string, recursive bool, emit func([]paths.Change) error) error
 }
 
+// Events is what happens in threads.
+type Events interface {
+	// FollowEvents calls emit with each event of a thread, as JSON, and its id, until ctx ends: first with started, or with reset
+	// when events behind the one named by after are missing. It returns nil when the thread is deleted; Unavailable: another
+	// server took the thread over.
+	FollowEvents(ctx context.Context, c sandbox.Caller, thread, after string, emit func(id string, kind sandbox.ThreadEventKind, data []byte) error) error
+}
+
 // Tools is the tools of MCP servers, as a thread has them.
 type Tools interface {
 	ToolServers(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.ToolServer, error)
@@ -119,6 +132,16 @@ type Tools interface {
 	// ToolsOf returns all tools of one server that the thread may use, sorted by name.
 	ToolsOf(ctx context.Context, c sandbox.Caller, thread, server string) ([]sandbox.Tool, error)
 	CallTool(ctx context.Context, c sandbox.Caller, thread string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error)
+}
+
+// ActiveTools are the tools whose definitions an agent gets because it activated them.
+type ActiveTools interface {
+	// ActivateTool takes a printed name, as PutAwayTool does. NotFound: the thread may use no such tool.
+	ActivateTool(ctx context.Context, c sandbox.Caller, thread, name string) (sandbox.Tool, error)
+	// PutAwayTool is NotFound for a tool that is not active.
+	PutAwayTool(ctx context.Context, c sandbox.Caller, thread, name string) error
+	// WatchActiveTools returns a channel that gets a value when the active tools of the thread have changed, until stop.
+	WatchActiveTools(t sandbox.Thread) (changed <-chan struct{}, stop func())
 }
 
 // Upstream is what /mcp passes on of MCP servers, beside tools.
@@ -154,13 +177,13 @@ type Skills interface {
 
 // ThreadSkills is what agents do with the skills of their thread.
 type ThreadSkills interface {
-	// ThreadSkills lists them, sorted by name.
+	// ThreadSkills lists them: first those that the thread was given, in their order, then all others by name.
 	ThreadSkills(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.Skill, error)
 	SkillManifest(ctx context.Context, c sandbox.Caller, thread, name string) (sandbox.SkillManifest, error)
 	// SkillFile returns one file; path is relative to the skill's folder.
 	SkillFile(ctx context.Context, c sandbox.Caller, thread, skill, path string) ([]byte, error)
 	ActivateSkill(ctx context.Context, c sandbox.Caller, thread, name string) (sandbox.ActiveSkill, error)
-	// SearchSkills returns at most 15, best first, and how many fit; the first by name for an empty query.
+	// SearchSkills returns at most 15, best first, and how many fit; the first of the list for an empty query.
 	SearchSkills(ctx context.Context, c sandbox.Caller, thread, query string) (found []sandbox.SkillFound, matches int, err error)
 	AddVirtualSkill(ctx context.Context, c sandbox.Caller, thread string, sk sandbox.VirtualSkill) (sandbox.Skill, error)
 	RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, thread, name string) error
@@ -168,11 +191,21 @@ type ThreadSkills interface {
 	SkillsChanged() <-chan struct{}
 }
 
+// SkillChannels are the skills of threads whose tools are functions of a client's program.
+type SkillChannels interface {
+	// AttachSkill adds a skill as AddVirtualSkill does, and returns the key by which a program provides its tools. Invalid: the
+	// name cannot be that of a pack; NotSupported: the server takes no packs.
+	AttachSkill(ctx context.Context, c sandbox.Caller, thread string, sk sandbox.VirtualSkill) (sandbox.Skill, sandbox.SkillKey, error)
+}
+
 // SkillInstalls installs skills for the caller.
 type SkillInstalls interface {
 	// Install reads an archive to its end. Invalid: it is refused; Conflict: there is a skill of that name, or it has
 	// not the digest that was asked for.
 	Install(ctx context.Context, c sandbox.Caller, archive io.Reader, req sandbox.SkillInstall) (sandbox.SkillInstalled, error)
+	// InstallListed installs req.Skill of req.Marketplace. NotSupported, NotFound, and what fetching
+	// answers.
+	InstallListed(ctx context.Context, c sandbox.Caller, req sandbox.SkillInstall) (sandbox.SkillInstalled, error)
 	// InstallURL fetches the archive at req.Source first. NotSupported, NotFound, Forbidden, Unavailable.
 	InstallURL(ctx context.Context, c sandbox.Caller, req sandbox.SkillInstall) (sandbox.SkillInstalled, error)
 }
@@ -198,6 +231,12 @@ type Plugins interface {
 	Commands(ctx context.Context, c sandbox.Caller, name string, skills bool) ([]sandbox.PluginCommand, error)
 	// Invoke makes the text of a command for a thread.
 	Invoke(ctx context.Context, c sandbox.Caller, thread, plugin, command, args string) (sandbox.PluginMessage, error)
+}
+
+// Messages is what users type.
+type Messages interface {
+	// ReadMessage returns the text of the command that a message is, or the message as it came.
+	ReadMessage(ctx context.Context, c sandbox.Caller, thread, text string) (sandbox.TypedCommand, error)
 }
 
 // Marketplaces is where plugins come from.

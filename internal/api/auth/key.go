@@ -83,12 +83,12 @@ func (k *Key) checkRole() error {
 	case k.Role == "":
 		k.Role = sandbox.RoleAgent
 	case !slices.Contains(sandbox.Roles(), k.Role):
-		return sandbox.Errorf(sandbox.Invalid, "role: %.64q is not one of agent, developer, admin, auditor", k.Role)
+		return sandbox.Errorf(sandbox.Invalid, "role: %.64q is not one of agent, developer, admin, auditor, pack", k.Role)
 	case k.Admin && k.Role != sandbox.RoleAdmin:
 		return sandbox.Errorf(sandbox.Invalid, "role: admin is true, and the role is %s", k.Role)
 	}
-	if k.ActFor && k.Role == sandbox.RoleAuditor {
-		return sandbox.Errorf(sandbox.Invalid, "act_for: an auditor cannot act for users")
+	if k.ActFor && (k.Role == sandbox.RoleAuditor || k.Role == sandbox.RolePack) {
+		return sandbox.Errorf(sandbox.Invalid, "act_for: the role %s cannot act for users", k.Role)
 	}
 	k.Admin = k.Role == sandbox.RoleAdmin
 	return nil
@@ -105,6 +105,9 @@ func (k *Key) checkThreads() error {
 		if name := strings.TrimSuffix(p, "*"); name == "" || sandbox.CheckThreadID(name) != nil {
 			return sandbox.Errorf(sandbox.Invalid, "threads: %.140q is not a thread, nor the beginning of some, such as ci-*", p)
 		}
+	}
+	if k.Threads != nil && k.Role == sandbox.RolePack {
+		return sandbox.Errorf(sandbox.Invalid, "threads: a pack serves all threads of its tenant")
 	}
 	if k.Threads != nil && k.Role == sandbox.RoleAuditor {
 		return sandbox.Errorf(sandbox.Invalid, "threads: an auditor reads the audit log, which is not a thread's")

@@ -183,6 +183,9 @@ func (a control) begin(ctx context.Context, q request, b *createBody, end time.T
 	if slices.Contains(builtIn, template) {
 		template = a.o.DefaultTemplate
 	}
+	if !slices.ContainsFunc(a.o.Sandboxes.Templates(), func(t sandbox.Template) bool { return t.Name == template }) {
+		return sandbox.ThreadView{}, sandbox.Errorf(sandbox.NotFound, "template %.200q not found; GET /api/templates lists them", template)
+	}
 	labels := map[string]string{}
 	maps.Copy(labels, b.Metadata)
 	labels[labelMade], labels[labelEnds], labels[labelRequest] = "1", end.Format(time.RFC3339Nano), b.fingerprint()
@@ -306,6 +309,12 @@ func (a control) get(w http.ResponseWriter, r *http.Request, q request) error {
 }
 
 func (a control) kill(w http.ResponseWriter, r *http.Request, q request) error {
+	// A change of labels that found the sandbox before would make its thread anew.
+	unlock, err := a.locks.Lock(r.Context(), "labels "+threadOf(q).String())
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if _, err := a.found(r.Context(), q); err != nil {
 		return err
 	}

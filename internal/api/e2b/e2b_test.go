@@ -99,11 +99,12 @@ func TestSandboxes(t *testing.T) {
 	expect("POST", srv.URL+"/execute", `{"code":"1"}`, 502, "not found")
 
 	for body, text := range map[string]string{
-		`{"timeout":-1}`: "timeout: want", `{"timeout":90000}`: "timeout: want", `{`: "not the JSON", `{"templateID":"nosuch"}`: "no template",
+		`{"timeout":-1}`: "timeout: want", `{"timeout":90000}`: "timeout: want", `{`: "not the JSON",
 		`{"metadata":{"skerry.e2b/ends":"x"}}`: "are the server's", `{"metadata":{"a=b":"x"}}`: "labels",
 	} {
 		expect("POST", srv.URL+"/sandboxes", body, 400, text)
 	}
+	expect("POST", srv.URL+"/sandboxes", `{"templateID":"nosuch"}`, 404, "not found")
 }
 
 // TestTime: a sandbox whose time is over is deleted, or paused when that was asked for.

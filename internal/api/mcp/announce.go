@@ -26,20 +26,24 @@ func isAnnouncement(raw json.RawMessage) bool {
 }
 
 // announceTo tells the clients of a server of changes, until stop is called.
-func announceTo(o service.Service, srv *sdk.Server) (stop func()) {
-	up := o.Upstream
+func announceTo(o service.Service, scope *Scope) (stop func()) {
+	up, srv := o.Upstream, scope.server
 	ended, done := make(chan struct{}), make(chan struct{})
 	// Before the goroutine: no change from here on is missed.
 	tools, prompts, resources := up.ToolsChanged(), up.UpstreamChanged(sandbox.UpstreamPrompts), up.UpstreamChanged(sandbox.UpstreamResources)
 	skills := o.ThreadSkills.SkillsChanged()
+	active, unwatch := o.ActiveTools.WatchActiveTools(sandbox.Thread{Owner: scope.Caller.Owner, ID: scope.Thread})
 	go func() {
 		defer close(done)
+		defer unwatch()
 		for {
 			select {
 			case <-ended:
 				return
 			case <-tools:
 				tools = up.ToolsChanged()
+				announceTools(srv)
+			case <-active:
 				announceTools(srv)
 			case <-skills: // each is a resource, and named in the schema of activate_skill
 				skills = o.ThreadSkills.SkillsChanged()

@@ -97,6 +97,8 @@ func (m *methods) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		case *sdk.CallToolParamsRaw:
 			if r, ok := req.(*sdk.CallToolRequest); ok && !m.own(p.Name) {
 				return m.callTool(ctx, r)
+			} else if ok && p.Name == callSkillTool {
+				return m.callOfSkill(ctx, r)
 			}
 		case *sdk.ReadResourceParams:
 			return m.readResource(ctx, p)
@@ -105,7 +107,7 @@ func (m *methods) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		case *sdk.CompleteParams:
 			return m.complete(ctx, p)
 		case *sdk.SubscriptionsListenParams:
-			defer announceTo(m.o.Service, m.scope.server)()
+			defer announceTo(m.o.Service, m.scope)()
 		}
 		return next(ctx, method, req)
 	}

@@ -49,9 +49,10 @@ func (m *methods) toolItems(ctx context.Context, own []json.RawMessage) ([]json.
 				continue
 			}
 		case t.Disclosure == sandbox.DiscloseDeferred:
-			deferred = true
-			continue
-		case offer.Mode == sandbox.ModeCode && t.Disclosure != sandbox.DiscloseAlways:
+			if deferred = true; !t.Active {
+				continue
+			}
+		case offer.Mode == sandbox.ModeCode && t.Disclosure != sandbox.DiscloseAlways && !t.Active:
 			continue
 		}
 		raw, err := m.toolItem(t)
@@ -63,9 +64,12 @@ func (m *methods) toolItems(ctx context.Context, own []json.RawMessage) ([]json.
 	if m.scope.Only != "" {
 		return others, nil
 	}
-	hide := map[string]bool{executeCodeTool: !offer.Code}
+	hide := map[string]bool{executeCodeTool: !offer.Code, callSkillTool: !offer.Tools.Channels}
 	for name := range codeOnly {
 		hide[name] = offer.Mode == sandbox.ModeDirect && !deferred
+	}
+	for name := range activationTools {
+		hide[name] = !deferred
 	}
 	skills, err := m.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.Thread)
 	if err != nil {
@@ -85,7 +89,7 @@ func (m *methods) toolItems(ctx context.Context, own []json.RawMessage) ([]json.
 			Name string `json:"name"`
 		}
 		if json.Unmarshal(raw, &t) == nil && ownTools[t.Name] && !hide[t.Name] {
-			if skillTools[t.Name] && t.Name != "search_skills" {
+			if skillTools[t.Name] && t.Name != "search_skills" && t.Name != runSkillTool {
 				if raw, err = namedSkills(raw, names); err != nil {
 					return nil, err
 				}
@@ -178,6 +182,25 @@ func (m *methods) callTool(ctx context.Context, req *sdk.CallToolRequest) (sdk.R
 	if len(input) == 0 || string(input) == "null" {
 		input = json.RawMessage("{}")
 	}
+	return m.pass(ctx, req, ref, input)
+}
+
+// callOfSkill calls a tool of a skill's channel. What is wrong with the call is for the agent to read.
+func (m *methods) callOfSkill(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
+	var in callSkillIn
+	if err := json.Unmarshal(req.Params.Arguments, &in); err != nil || in.Skill == "" || in.Tool == "" {
+		return toolText("invalid: skill and tool are names, and input is an object", true), nil
+	}
+	if len(in.Input) == 0 || string(in.Input) == "null" {
+		in.Input = json.RawMessage("{}")
+	}
+	return m.pass(ctx, req, sandbox.ToolRef{Server: sandbox.SkillServer(in.Skill), Name: in.Tool}, in.Input)
+}
+
+// pass makes the call of a tool that is not ours.
+func (m *methods) pass(ctx context.Context, req *sdk.CallToolRequest, ref sandbox.ToolRef, input json.RawMessage) (sdk.Result, error) {
+	p := req.Params
+	_, _, ofSkill := ref.SkillTool()
 	watch := m.watch(ctx, req)
 	if m.scope.modern {
 		var err error
@@ -188,7 +211,7 @@ func (m *methods) callTool(ctx context.Context, req *sdk.CallToolRequest) (sdk.R
 	res, err := m.o.Upstream.WatchTool(ctx, m.caller(ctx), m.scope.Thread, ref, input, watch)
 	var own *sandbox.UpstreamError
 	switch {
-	case sandbox.KindOf(err) == sandbox.NotFound, errors.As(err, &own):
+	case sandbox.KindOf(err) == sandbox.NotFound && !ofSkill, errors.As(err, &own):
 		return nil, m.wireError(ctx, err)
 	case err != nil:
 		return m.failed(ctx, err), nil // for the agent to read
@@ -204,7 +227,9 @@ func (m *methods) callTool(ctx context.Context, req *sdk.CallToolRequest) (sdk.R
 	if _, asks := r.members["inputRequests"]; !asks {
 		r.setMissing("content", "[]")
 	}
-	m.showBlocks(r.members, "content", serverOfTool(ctx, m, ref))
+	if !ofSkill { // its program has no resources
+		m.showBlocks(r.members, "content", serverOfTool(ctx, m, ref))
+	}
 	return m.era(r, false), nil
 }
 

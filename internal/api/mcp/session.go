@@ -75,7 +75,7 @@ func (m *Server) begin(w http.ResponseWriter, r *http.Request, scope *Scope) {
 	options := m.options()
 	options.SessionTimeout = sessionIdle
 	s.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return scope.server }, options)
-	quiet := announceTo(m.o.Service, scope.server) // from before the answer on: the client counts on it
+	quiet := announceTo(m.o.Service, scope) // from before the answer on: the client counts on it
 	s.handler.ServeHTTP(w, r)
 	select {
 	case ss := <-began:

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"path"
-	"sort"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -30,7 +31,13 @@ const (
 type skills struct{ *scoped }
 
 // skillTools are there for clients without the extension, when there are skills.
-var skillTools = map[string]bool{"activate_skill": true, "read_skill_file": true, "search_skills": true}
+var skillTools = map[string]bool{"activate_skill": true, "read_skill_file": true, "search_skills": true, runSkillTool: true}
+
+// runSkillTool runs scripts of skills. As in the prompt, its schema does not repeat the names of the skills.
+const runSkillTool = "run_skill"
+
+// callSkillTool calls the tools of a skill's channel. It is there when a skill of the thread has one.
+const callSkillTool = "call_skill_tool"
 
 type skillView struct {
 	URI         string          `json:"uri"`
@@ -63,7 +70,10 @@ type directoryReadParams struct {
 func (m *skills) add(srv *sdk.Server) {
 	addTool(srv, m.scoped, "activate_skill", "Get the instructions of a skill, with its folder and the list of its files.", m.activateSkill)
 	addTool(srv, m.scoped, "read_skill_file", "Read a text file of a skill. For a binary file the result is its path in the sandbox.", m.readSkillFile)
-	addTool(srv, m.scoped, "search_skills", "Find skills by what they do: at most 15, best first. An empty query returns the first by name.", m.searchSkills)
+	addTool(srv, m.scoped, "search_skills", "Find skills by what they do: at most 15, best first. An empty query returns the first of the list.", m.searchSkills)
+	addTool(srv, m.scoped, callSkillTool, "Call a tool that belongs to an active skill. activate_skill shows which there are.", func(context.Context, callSkillForm) (any, error) {
+		return nil, sandbox.Errorf(sandbox.Internal, "methods.callOfSkill answers")
+	})
 	if m.scope.Only != "" {
 		return
 	}
@@ -89,14 +99,14 @@ func (m *skills) skillsList(ctx context.Context, p *skillsListParams) (*rawResul
 	}
 	from := 0
 	if p != nil && p.Cursor != "" {
-		// The cursor is the last name that was given: skills may come and go between two pages.
-		from = sort.Search(len(list), func(i int) bool { return list[i].Name > p.Cursor })
+		from = behind(list, p.Cursor)
 	}
 	result := map[string]any{}
 	shown := make([]skillView, 0, min(len(list)-from, skillsPage))
 	for _, sk := range list[from:] {
 		if len(shown) == skillsPage {
-			result["nextCursor"] = list[from+skillsPage-1].Name
+			last := from + skillsPage - 1
+			result["nextCursor"] = strconv.Itoa(last) + " " + list[last].Name
 			break
 		}
 		one, err := m.skill(ctx, sk.Name)
@@ -110,6 +120,20 @@ func (m *skills) skillsList(ctx context.Context, p *skillsListParams) (*rawResul
 	}
 	result["skills"] = shown
 	return m.skillsResult(result)
+}
+
+// behind returns where a list goes on. The cursor is the place and the name of the last skill that was listed: skills may
+// come and go between two pages, and one that has gone has left its place to the next.
+func behind(list []sandbox.Skill, cursor string) int {
+	place, name, _ := strings.Cut(cursor, " ")
+	if i := slices.IndexFunc(list, func(sk sandbox.Skill) bool { return sk.Name == name }); i >= 0 {
+		return i + 1
+	}
+	at, err := strconv.Atoi(place)
+	if err != nil {
+		return 0
+	}
+	return max(0, min(at, len(list)))
 }
 
 func (m *skills) skillsGet(ctx context.Context, p *skillsGetParams) (*rawResult, error) {
@@ -310,7 +334,7 @@ func (m *skills) activateSkill(ctx context.Context, in activateIn) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	return prompt.Activated(a.Name, a.Location, a.Body, a.Resources), nil
+	return prompt.Activated(a), nil
 }
 
 type readSkillIn struct {
@@ -328,6 +352,20 @@ func (m *skills) readSkillFile(ctx context.Context, in readSkillIn) (any, error)
 	}
 	return *f.Text, nil
 }
+
+// callSkillForm is the input of call_skill_tool, as its schema shows it, and callSkillIn as it is read.
+type (
+	callSkillForm struct {
+		Skill string         `json:"skill"`
+		Tool  string         `json:"tool" jsonschema:"its name within the skill"`
+		Input map[string]any `json:"input" jsonschema:"as the input schema of the tool says"`
+	}
+	callSkillIn struct {
+		Skill string          `json:"skill"`
+		Tool  string          `json:"tool"`
+		Input json.RawMessage `json:"input"`
+	}
+)
 
 type searchSkillsIn struct {
 	Query string `json:"query,omitempty"`

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -21,7 +22,8 @@ type tools struct{ *scoped }
 // ownTools are the names of the tools that are ours.
 var ownTools = map[string]bool{
 	executeCodeTool: true, "search_tools": true, "list_servers": true, "bash": true, "read_file": true, "write_file": true, "str_replace": true,
-	"ls": true, "glob": true, "grep": true, "activate_skill": true, "read_skill_file": true, "search_skills": true,
+	"ls": true, "glob": true, "grep": true, "activate_skill": true, "read_skill_file": true, "search_skills": true, runSkillTool: true, callSkillTool: true,
+	"activate_tool": true, "put_away_tool": true,
 }
 
 // codeOnly are those of them that are only for agents that call tools by code.
@@ -32,10 +34,13 @@ const executeCodeTool = "execute_code"
 
 func (m *tools) add(srv *sdk.Server) {
 	addTool(srv, m.scoped, executeCodeTool, "Run a program in the thread's sandbox. "+
-		"In TypeScript and Python, the MCP tools are there as typed functions; prefer one program that loops over many single calls.", m.executeCode)
-	addTool(srv, m.scoped, "search_tools", "Find tools by what they should do: at most 15, best first.", m.searchTools)
+		"In TypeScript and Python, the MCP tools are there as typed functions; prefer one program that loops over many single calls. "+
+		"Only what it prints comes back: filter, cut or count results before you print them.", m.executeCode)
+	addTool(srv, m.scoped, "search_tools", "Find tools by what they should do, best first. A description that ends in … is whole in the file at wrapper_path.", m.searchTools)
 	addTool(srv, m.scoped, "list_servers", "List the MCP servers whose tools can be used.", m.listServers)
+	m.addActivation(srv)
 	addTool(srv, m.scoped, "bash", "Run a shell command in the thread's sandbox, in /mnt/user-data/workspace.", m.bash)
+	addTool(srv, m.scoped, runSkillTool, "Run a script of a skill in the sandbox.", m.runSkill)
 	addTool(srv, m.scoped, "read_file", "Read a text file by lines.", m.readFile)
 	addTool(srv, m.scoped, "write_file", "Write a text file; parent folders are made.", m.writeFile)
 	addTool(srv, m.scoped, "str_replace", "Replace a text in a file. It has to be there once, unless replace_all is set.", m.strReplace)
@@ -113,13 +118,14 @@ func (m *tools) wait(ctx context.Context, id string) (sandbox.Result, error) {
 }
 
 type codeIn struct {
-	Code     string  `json:"code" jsonschema:"the program"`
-	Language string  `json:"language,omitempty" jsonschema:"typescript, javascript, python or bash"`
-	Timeout  float64 `json:"timeout,omitempty" jsonschema:"seconds, at most 120"`
+	Code        string  `json:"code" jsonschema:"the program; in wasm, the path of a .wasm file of the thread, or a module in base64"`
+	Language    string  `json:"language,omitempty" jsonschema:"typescript, javascript, python, bash or wasm; also ts, js, py or sh"`
+	Description string  `json:"description,omitempty" jsonschema:"what the program does, in a sentence, for the log"`
+	Timeout     float64 `json:"timeout,omitempty" jsonschema:"seconds, at most 120"`
 }
 
 func (m *tools) executeCode(ctx context.Context, in codeIn) (any, error) {
-	id, err := m.o.Runs.RunCode(ctx, m.caller(ctx), m.scope.Thread, sandbox.Code{Text: in.Code, Language: in.Language, Timeout: seconds(in.Timeout)})
+	id, err := m.o.Runs.RunCode(ctx, m.caller(ctx), m.scope.Thread, sandbox.Code{Text: in.Code, Language: in.Language, Description: in.Description, Timeout: seconds(in.Timeout)})
 	if err != nil {
 		return nil, err
 	}
@@ -133,18 +139,15 @@ func (m *tools) executeCode(ctx context.Context, in codeIn) (any, error) {
 type searchIn struct {
 	Query  string `json:"query" jsonschema:"what the tool should do"`
 	Server string `json:"server,omitempty" jsonschema:"only tools of this server"`
-	Detail string `json:"detail,omitempty" jsonschema:"name, desc (default) or full"`
+	Detail string `json:"detail,omitempty" jsonschema:"name, desc (default) or full: the parameters too"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"how many to describe, at most 15; when absent, full describes up to 4 and names the next ones"`
+
+	OutputSchema bool `json:"output_schema,omitempty" jsonschema:"with full: the schemas of results too"`
 }
 
 func (m *tools) searchTools(ctx context.Context, in searchIn) (any, error) {
-	switch in.Detail {
-	case "":
-		in.Detail = "desc"
-	case "name", "desc", "full":
-	default:
-		return nil, sandbox.InvalidField("detail", "has to be name, desc or full")
-	}
-	return m.o.Tools.SearchTools(ctx, m.caller(ctx), m.scope.Thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
+	q := sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: cmp.Or(in.Detail, sandbox.DetailDesc), Limit: in.Limit, OutputSchema: in.OutputSchema}
+	return m.o.Tools.SearchTools(ctx, m.caller(ctx), m.scope.Thread, q)
 }
 
 func (m *tools) listServers(ctx context.Context, _ struct{}) (any, error) {
@@ -162,6 +165,25 @@ type bashIn struct {
 
 func (m *tools) bash(ctx context.Context, in bashIn) (any, error) {
 	id, err := m.o.Runs.RunCommand(ctx, m.caller(ctx), m.scope.Thread, sandbox.Command{Shell: in.Command, Timeout: seconds(in.Timeout)})
+	if err != nil {
+		return nil, err
+	}
+	res, err := m.wait(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return service.Shown(&res), nil
+}
+
+type runSkillIn struct {
+	Skill   string   `json:"skill" jsonschema:"the name of a skill"`
+	Script  string   `json:"script" jsonschema:"relative to the skill's folder, such as scripts/extract.py"`
+	Args    []string `json:"args,omitempty"`
+	Timeout float64  `json:"timeout_s,omitempty" jsonschema:"seconds, 60 when absent, at most 3600"`
+}
+
+func (m *tools) runSkill(ctx context.Context, in runSkillIn) (any, error) {
+	id, err := m.o.Runs.RunScript(ctx, m.caller(ctx), m.scope.Thread, sandbox.Script{Skill: in.Skill, Path: in.Script, Args: in.Args, Timeout: seconds(in.Timeout)})
 	if err != nil {
 		return nil, err
 	}

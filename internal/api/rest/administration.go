@@ -25,6 +25,8 @@ type Administration struct {
 	Policy rules
 	// Drift is what has changed of tools; nil: tools are not compared.
 	Drift toolDrift
+	// Packs are tool packs; nil: the server takes none.
+	Packs toolPacks
 	// Secrets are named values; nil: there are none.
 	Secrets secretStore
 }

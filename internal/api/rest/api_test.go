@@ -311,6 +311,13 @@ func TestTools(t *testing.T) {
 	if m["result"].(map[string]any)["a"] != 1.0 || m["call_id"] != "c1" || w.ref != (sandbox.ToolRef{Printed: "fs__read"}) || string(w.input) != `{"p":1}` {
 		t.Errorf("call %v %+v %s", m, w.ref, w.input)
 	}
+	if m["content"] != nil || m["structured_content"] != nil {
+		t.Errorf("content that nobody asked for: %v", m)
+	}
+	m = decodeBody(t, send(h, "POST", "/api/threads/t1/tools/call", `{"tool":"fs__read","content":true}`))
+	if blocks := m["content"].([]any); len(blocks) != 1 || blocks[0].(map[string]any)["type"] != "image" || m["structured_content"].(map[string]any)["a"] != 1.0 || m["result"] == nil {
+		t.Errorf("call with content %v", m)
+	}
 	send(h, "POST", "/api/threads/t1/tools/call", `{"server":"fs","tool":"read"}`)
 	if w.ref != (sandbox.ToolRef{Server: "fs", Name: "read"}) || string(w.input) != "{}" {
 		t.Errorf("call %+v %s", w.ref, w.input)
@@ -350,7 +357,7 @@ func TestMCP(t *testing.T) {
 			t.Fatal(err)
 		}
 		tools, err := session.ListTools(ctx, nil)
-		if err != nil || len(tools.Tools) != 13 {
+		if err != nil || len(tools.Tools) != 14 {
 			t.Fatalf("%d tools, %v", len(tools.Tools), err)
 		}
 		call := func(name string, args any) (string, bool) {

@@ -103,6 +103,10 @@ func (noInstalls) Install(context.Context, sandbox.Caller, io.Reader, sandbox.Sk
 	return sandbox.SkillInstalled{}, nil
 }
 
+func (noInstalls) InstallListed(context.Context, sandbox.Caller, sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
+	return sandbox.SkillInstalled{}, nil
+}
+
 func (noInstalls) InstallURL(context.Context, sandbox.Caller, sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
 	return sandbox.SkillInstalled{}, nil
 }

@@ -41,7 +41,7 @@ var clientModelTable = []clientModel{
 	{
 		schema: "Template", is: "is a kind of sandbox.",
 		fields:  "name description languages runtime idle_timeout_s limits",
-		without: "deno env interpreters javascript loosened max_age_s pool smoke",
+		without: "deno env interpreters javascript loosened max_age_s pool smoke wasm",
 	},
 	{
 		schema: "Limits", name: "TemplateLimits", ts: inline, is: "bound a sandbox.",
@@ -104,10 +104,11 @@ var clientModelTable = []clientModel{
 	},
 	{
 		schema: "ToolSearch", is: "is what a search found, best first, at most 15.",
-		fields: "query server_filter match_count showing tools",
+		fields: "query server_filter match_count showing tools also",
 	},
 	{schema: "ToolResult", is: "is what a tool answered.", fields: "result is_error ms call_id", without: "file"},
-	{schema: "Prompt", is: "is what to tell an agent, and which tools to register with it.", fields: "text sections mode tools"},
+	{schema: "ToolDefinition", is: "is a tool to register with a model.", fields: "name description input_schema defer_loading"},
+	{schema: "Prompt", is: "is what to tell an agent, and which tools to register with it.", fields: "text sections mode tools version"},
 	{schema: "Finding", is: "is something suspicious in a skill.", fields: "rule severity message file line"},
 	{
 		schema: "Skill", is: "is a skill of the caller.",
@@ -116,13 +117,15 @@ var clientModelTable = []clientModel{
 	{schema: "SkillFound", is: "is a skill that a search found.", fields: "name description location"},
 	{
 		schema: "VirtualBody", name: "VirtualSkill", is: "is a skill of one thread, given as text.",
-		fields: "name description body files",
+		fields: "name description body files binary_files channel replace",
 	},
 	{
 		schema: "VirtualSkill", name: "AddedSkill", is: "is a virtual skill as the server has it.",
-		fields: "name description category location digest findings",
+		fields: "name description category location digest findings channel",
 	},
-	{schema: "ActiveSkill", is: "is the text of a skill and what is in its folder.", fields: "name content location resources"},
+	{schema: "SkillKey", is: "lets a program provide the tools of a skill of one thread.", fields: "pack_id key"},
+	{schema: "SkillTool", is: "is a tool of a skill's channel.", fields: "name description input_schema"},
+	{schema: "ActiveSkill", is: "is the text of a skill and what is in its folder.", fields: "name content location resources tools"},
 	{schema: "SkillFile", is: "is a file of a skill.", fields: "path location bytes mime text"},
 	{
 		schema: "SkillInstalled", is: "is what became of an installation.",
@@ -134,6 +137,13 @@ var clientModelTable = []clientModel{
 		without: "annotations bytes decision key_id record request_id used_at",
 	},
 	{schema: "DecisionBody", name: "Decision", is: "is what a person says to an Approval.", fields: "decision reason scope"},
+	{
+		schema: "ThreadEvent", is: "is something that happened in a thread. Which fields it has follows from its kind.",
+		fields: "id kind at versions exec approval files",
+	},
+	{schema: "ThreadVersions", ts: inline, is: "are digests of what an agent is told: equal ones stand for equal content.", fields: "tools skills prompt"},
+	{schema: "ApprovalSummary", ts: inline, is: "is what an event tells of a request for approval.", fields: "id state exec_id server tool why expires_at"},
+	{schema: "ChangedFiles", ts: inline, is: "says where files changed.", fields: "exec_id paths more"},
 	{
 		schema: "AuditRecord", is: "is one record of the audit log.",
 		fields: "id writer seq time phase action outcome subject detail tenant user thread sandbox exec parent request_id " +
@@ -152,6 +162,7 @@ var clientModelTable = []clientModel{
 		schema: "PluginMessage", only: goClient, is: "is the text of a plugin's command, ready to be the user's message.",
 		fields: "message findings",
 	},
+	{schema: "TypedCommand", is: "is a message of a user: a command of a plugin, or a message like any other.", fields: "recognised message command args unknown near findings"},
 	{schema: "Health", only: goClient, is: "is what a server says of itself.", fields: "status version"},
 	{schema: "FieldError", is: "is what is wrong with one field of a request.", fields: "field detail"},
 	{

@@ -42,7 +42,7 @@ type world struct {
 	filter     sandbox.ThreadFilter
 	auditPages int
 	remembers  time.Duration // how long ago its memory of answers began
-	auditEnds  bool          // a stream of records ends, in place of waiting for the next one
+	streamsEnd bool          // a stream of records or events ends, in place of waiting for the next one
 	audited    audit.Filter
 	input      json.RawMessage
 	ref        sandbox.ToolRef
@@ -67,23 +67,26 @@ type world struct {
 	// of /mcp
 	mode     string
 	disclose sandbox.Disclosure
-	noCode   bool
-	noSkills bool
-	virtual  sandbox.VirtualSkill
-	asked    sandbox.UpstreamRequest
-	changed  chan struct{}
-	others   map[sandbox.UpstreamKind]chan struct{}
-	hang     chan struct{} // a call of a tool waits until its context ends, and closes it
-	release  chan struct{} // or until this is closed
-	killed   chan string
-	watching chan watching
-	revoked  bool // the key of ann
+	active   bool // guarded by mu: fs__rare is
+	// activeChanged gets a value when active is another one.
+	activeChanged chan struct{}
+	noCode        bool
+	noSkills      bool
+	virtual       sandbox.VirtualSkill
+	asked         sandbox.UpstreamRequest
+	changed       chan struct{}
+	others        map[sandbox.UpstreamKind]chan struct{}
+	hang          chan struct{} // a call of a tool waits until its context ends, and closes it
+	release       chan struct{} // or until this is closed
+	killed        chan string
+	watching      chan watching
+	revoked       bool // the key of ann
 }
 
 func (w *world) UserSkills(_ context.Context, c sandbox.Caller) ([]sandbox.Skill, error) {
 	return []sandbox.Skill{
 		{Name: "broken", Category: "custom", Broken: true, Findings: []sandbox.Finding{{Rule: "yaml", Severity: "error", File: "SKILL.md", Line: 3, Message: "no"}}},
-		{Name: "pdf", Description: "reads", License: "MIT", Category: "public", Enabled: true, Trusted: true, Location: "/mnt/skills/public/pdf/SKILL.md", Digest: "sha256:00"},
+		{Name: "pdf", Description: "reads", License: "MIT", Compatibility: "Python 3", AllowedTools: []string{"Read", "Bash(git:*)"}, Metadata: json.RawMessage(`{"version":"1"}`), Category: "public", Enabled: true, Trusted: true, Location: "/mnt/skills/public/pdf/SKILL.md", Digest: "sha256:00", Defaults: &sandbox.ScriptDefaults{Template: "data"}},
 	}, w.see(c)
 }
 
@@ -124,8 +127,8 @@ type stored struct {
 func newWorld(t testing.TB) *world {
 	code := 0
 	w := &world{
-		watched: make(chan error, 1),
-		state:   sandbox.Running, dir: t.TempDir(), remembers: time.Hour, answers: map[string]stored{}, configs: map[string]json.RawMessage{"fs": json.RawMessage(`{"command":"x","env":{"K":"***"}}`)},
+		watched: make(chan error, 1), activeChanged: make(chan struct{}, 1),
+		state: sandbox.Running, dir: t.TempDir(), remembers: time.Hour, answers: map[string]stored{}, configs: map[string]json.RawMessage{"fs": json.RawMessage(`{"command":"x","env":{"K":"***"}}`)},
 		result: sandbox.Result{ExecID: "e1", Status: sandbox.StatusExited, ExitCode: &code, Stdout: "hi\n"},
 	}
 	w.events = []sandbox.Event{
@@ -293,6 +296,29 @@ func (w *world) ChangeFiles(ctx context.Context, c sandbox.Caller, _, action, pa
 	return err
 }
 
+// FollowEvents tells of the start, or of a reset, and of an exec, until the test ends it, well or with an error.
+func (w *world) FollowEvents(ctx context.Context, c sandbox.Caller, _, after string, emit func(string, sandbox.ThreadEventKind, []byte) error) error {
+	if err := w.see(c); err != nil {
+		return err
+	}
+	kind := sandbox.EventFollowing
+	if after == "gone" {
+		kind = sandbox.EventReset
+	}
+	if err := emit("1", kind, []byte(`{"kind":"`+string(kind)+`"}`)); err != nil {
+		return err
+	}
+	if err := emit("2", sandbox.EventExecStarted, []byte(`{"kind":"exec.started"}`)); err != nil || w.streamsEnd {
+		return err
+	}
+	select {
+	case err := <-w.watched:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // WatchFiles tells of one file until the test ends it, well or with an error.
 func (w *world) WatchFiles(ctx context.Context, c sandbox.Caller, _, path string, recursive bool, emit func([]paths.Change) error) error {
 	if err := w.see(c); err != nil {
@@ -323,10 +349,11 @@ func (w *world) ToolsOf(_ context.Context, c sandbox.Caller, _, server string) (
 }
 func (w *world) CallTool(_ context.Context, c sandbox.Caller, _ string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error) {
 	w.ref, w.input = ref, input
-	return sandbox.ToolResult{Result: json.RawMessage(`{"a":1}`), CallID: "c1"}, w.see(c)
+	raw := json.RawMessage(`{"content":[{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}],"structuredContent":{"a":1}}`)
+	return sandbox.ToolResult{Result: json.RawMessage(`{"a":1}`), CallID: "c1", Raw: raw}, w.see(c)
 }
 func (w *world) Prompt(_ context.Context, c sandbox.Caller, _ string) (prompt.Prompt, error) {
-	return prompt.Prompt{Text: "t", Mode: "code"}, w.see(c)
+	return prompt.Prompt{Text: "t", Mode: "code", Version: "abc"}, w.see(c)
 }
 func (w *world) ServerConfigs(context.Context) (map[string]json.RawMessage, error) {
 	return w.configs, w.err
@@ -371,7 +398,7 @@ func (w *world) Follow(ctx context.Context, f audit.Filter, after string, emit f
 			}
 		}
 	}
-	if !w.auditEnds {
+	if !w.streamsEnd {
 		<-ctx.Done()
 	}
 	return nil
@@ -462,7 +489,7 @@ func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []
 func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
 	var log bytes.Buffer
 	return Options{
-		Service:        service.Service{Threads: w, Sandboxes: w, Runs: w, Execs: w, Terminals: w, Contexts: w, Files: w, Tools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w},
+		Service:        service.Service{Threads: w, Sandboxes: w, Runs: w, Execs: w, Terminals: w, Contexts: w, Files: w, Events: w, Tools: w, ActiveTools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w},
 		Administration: Administration{MCPServers: w, MCPLogins: w, Audit: w},
 		Clients:        Clients{OperatorTenant: "acme", Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}},
 		Idempotency:    w, Version: "1.2.3", Log: slog.New(slog.NewTextHandler(&log, nil)),

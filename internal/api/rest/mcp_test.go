@@ -368,7 +368,7 @@ func TestMCPProgress(t *testing.T) {
 func TestMCPToolsFollowTheMode(t *testing.T) {
 	t.Parallel()
 	always := []string{"bash", "execute_code", "glob", "grep", "ls", "read_file", "str_replace", "write_file"}
-	skills, search := []string{"activate_skill", "read_skill_file", "search_skills"}, []string{"list_servers", "search_tools"}
+	skills, search := []string{"activate_skill", "read_skill_file", "run_skill", "search_skills"}, []string{"list_servers", "search_tools"}
 	passed := []string{"fs__rare", "fs__read", "odd_name___x"}
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, h *mcpHost, c *talk) {
 		want := func(what string, lists ...[]string) {
@@ -387,7 +387,15 @@ func TestMCPToolsFollowTheMode(t *testing.T) {
 		set(func() { h.w.mode, h.w.disclose = sandbox.ModeDirect, "" })
 		want("direct", always, skills, passed)
 		set(func() { h.w.disclose = sandbox.DiscloseDeferred })
-		want("direct, one tool deferred", always, skills, search, []string{"fs__read", "odd_name___x"})
+		activation := []string{"activate_tool", "put_away_tool"}
+		want("direct, one tool deferred", always, skills, search, activation, []string{"fs__read", "odd_name___x"})
+		c.ok("tools/call", `{"name":"activate_tool","arguments":{"name":"fs__rare"}}`)
+		want("direct, the deferred tool is active", always, skills, search, activation, passed)
+		set(func() { h.w.mode = sandbox.ModeCode })
+		want("code, the deferred tool is active", always, skills, search, activation, []string{"fs__rare"})
+		c.ok("tools/call", `{"name":"put_away_tool","arguments":{"name":"fs__rare"}}`)
+		want("code, it is put away", always, skills, search, activation)
+		set(func() { h.w.mode = sandbox.ModeDirect })
 		set(func() { h.w.disclose, h.w.noSkills, h.w.noCode = "", true, true })
 		want("direct, no code, no skills", always[:1], always[2:], passed)
 	})

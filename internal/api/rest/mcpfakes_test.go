@@ -22,7 +22,7 @@ func (w *world) Offer(_ context.Context, c sandbox.Caller, _ string) (sandbox.Of
 			Server: "fs", Name: "read", Printed: "fs__read", Title: "Read", Description: "reads", Input: json.RawMessage(`{"type":"object","x-order":1}`),
 			Output: json.RawMessage(`{"type":"object"}`), Annotations: json.RawMessage(`{"readOnlyHint":true,"x":1}`), Meta: json.RawMessage(`{"k":"v"}`),
 		},
-		{Server: "fs", Name: "rare", Printed: "fs__rare", Input: json.RawMessage(`{"type":"object"}`), Disclosure: w.disclose},
+		{Server: "fs", Name: "rare", Printed: "fs__rare", Input: json.RawMessage(`{"type":"object"}`), Disclosure: w.disclose, Active: w.active},
 		{Server: "odd name/", Name: "x", Printed: "odd_name___x", Input: json.RawMessage(`{"type":"object"}`)},
 	}
 	return o, w.see(c)
@@ -99,6 +99,37 @@ func (w *world) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} {
 		w.others[kind] = make(chan struct{})
 	}
 	return w.others[kind]
+}
+
+func (w *world) ActivateTool(_ context.Context, c sandbox.Caller, _, name string) (sandbox.Tool, error) {
+	if name != "fs__rare" {
+		return sandbox.Tool{}, sandbox.Errorf(sandbox.NotFound, "there is no tool %q", name)
+	}
+	w.setActive(true)
+	return sandbox.Tool{Server: "fs", Name: "rare", Printed: name, Input: json.RawMessage(`{"type":"object"}`)}, w.see(c)
+}
+
+func (w *world) PutAwayTool(_ context.Context, c sandbox.Caller, _, name string) error {
+	if name != "fs__rare" {
+		return sandbox.Errorf(sandbox.NotFound, "the tool %q is not active", name)
+	}
+	w.setActive(false)
+	return w.see(c)
+}
+
+// setActive says whether the tool fs__rare is active now.
+func (w *world) setActive(on bool) {
+	w.mu.Lock()
+	w.active = on
+	w.mu.Unlock()
+	select {
+	case w.activeChanged <- struct{}{}:
+	default:
+	}
+}
+
+func (w *world) WatchActiveTools(sandbox.Thread) (changed <-chan struct{}, stop func()) {
+	return w.activeChanged, func() {}
 }
 
 func (w *world) SkillsChanged() <-chan struct{} { return w.UpstreamChanged("skills") }

@@ -161,8 +161,10 @@ func TestMCPSkills(t *testing.T) {
 		if member(t, list, "skills", 1, "uri") != `"skill://pdf/SKILL.md"` || member(t, list, "skills", 1, "resources", 0, "digest") != `"sha256:00"` {
 			t.Errorf("%s", list)
 		}
-		if rest := c.ok("skills/list", `{"cursor":"hidden"}`); member(t, rest, "skills", 0, "uri") != `"skill://pdf/SKILL.md"` {
-			t.Errorf("second page: %s", rest)
+		for cursor, first := range map[string]string{"0 hidden": "pdf", "7 hidden": "pdf", "0 gone": "hidden", "1 gone": "pdf", "no cursor": "hidden"} {
+			if rest := c.ok("skills/list", `{"cursor":"`+cursor+`"}`); member(t, rest, "skills", 0, "uri") != `"skill://`+first+`/SKILL.md"` {
+				t.Errorf("behind %q: %s", cursor, rest)
+			}
 		}
 		if got := c.ok("skills/get", `{"uri":"skill://pdf/SKILL.md"}`); member(t, got, "skill", "frontmatter", "name") != `"pdf"` {
 			t.Errorf("%s", got)
@@ -176,12 +178,13 @@ func TestMCPSkills(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 		for call, want := range map[string]string{
-			`{"name":"activate_skill","arguments":{"name":"pdf"}}`:                        `<skill_content name=\"pdf\">`,
-			`{"name":"read_skill_file","arguments":{"skill":"pdf","path":"SKILL.md"}}`:    `"text":"hi"`,
-			`{"name":"read_skill_file","arguments":{"skill":"pdf","path":"a/b/c.bin"}}`:   "use it in the sandbox: /mnt/skills/public/pdf/a/b/c.bin",
-			`{"name":"read_skill_file","arguments":{"skill":"pdf","path":"../../etc/x"}}`: "not_found",
-			`{"name":"search_skills","arguments":{"query":"papers"}}`:                     "/mnt/skills/public/pdf/SKILL.md",
-			`{"name":"activate_skill","arguments":{"name":"none"}}`:                       "not_found",
+			`{"name":"activate_skill","arguments":{"name":"pdf"}}`:                              `<skill_content name=\"pdf\">`,
+			`{"name":"read_skill_file","arguments":{"skill":"pdf","path":"SKILL.md"}}`:          `"text":"hi"`,
+			`{"name":"read_skill_file","arguments":{"skill":"pdf","path":"a/b/c.bin"}}`:         "use it in the sandbox: /mnt/skills/public/pdf/a/b/c.bin",
+			`{"name":"read_skill_file","arguments":{"skill":"pdf","path":"../../etc/x"}}`:       "not_found",
+			`{"name":"search_skills","arguments":{"query":"papers"}}`:                           "/mnt/skills/public/pdf/SKILL.md",
+			`{"name":"activate_skill","arguments":{"name":"none"}}`:                             "not_found",
+			`{"name":"run_skill","arguments":{"skill":"pdf","script":"a/run.py","args":["x"]}}`: `\"exec_id\":\"e1\"`,
 		} {
 			if got := strings.ReplaceAll(c.ok("tools/call", call), `\u003c`, "<"); !strings.Contains(strings.ReplaceAll(got, `\u003e`, ">"), want) {
 				t.Errorf("%s: %s", call, got)
@@ -321,6 +324,10 @@ func TestMCPChanges(t *testing.T) {
 		h.w.change()
 		if got := wait(t, "a change of tools", heard); got != "notifications/tools/list_changed" {
 			t.Errorf("heard %s", got)
+		}
+		h.w.setActive(true)
+		if got := wait(t, "an activation", heard); got != "notifications/tools/list_changed" {
+			t.Errorf("an activation: %v", got)
 		}
 		h.w.changeOf("skills")
 		got := []string{wait(t, "a change of skills", heard), wait(t, "their resources", heard)}

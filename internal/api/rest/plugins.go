@@ -27,6 +27,7 @@ import (
 type pluginRoutes struct {
 	plugins      service.Plugins      // nil: there are none
 	marketplaces service.Marketplaces // nil when plugins is
+	messages     service.Messages     // nil when plugins is
 	files        service.Files
 }
 
@@ -90,6 +91,11 @@ type commandArgs struct {
 	Args string `json:"args,omitempty" maxLength:"65536"`
 }
 
+// typedMessage is what a user typed: as long as messages to models may be.
+type typedMessage struct {
+	Text string `json:"text" maxLength:"1048576" doc:"The message, such as /sales:call-prep Acme"`
+}
+
 func (s pluginRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/plugins", "listPlugins", route.TagSkills, route.Agents, "The caller's plugins"), s.listPlugins)
 	route.Register(api, route.On(http.MethodGet, "/api/plugins/{name}", "getPlugin", route.TagSkills, route.Agents, "One plugin"), s.getPlugin)
@@ -108,6 +114,8 @@ func (s pluginRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/plugins/{name}/commands", "listPluginCommands", route.TagSkills, route.Agents, "The commands of a plugin"), s.pluginCommands)
 	route.Register(api, route.On(http.MethodPost, "/api/threads/{thread}/commands/{plugin}/{command}", "invokeCommand", route.TagSkills, route.Agents.At(route.Holder),
 		"The text of a command with its arguments put in, ready to be the user's message"), s.invokeCommand)
+	route.Register(api, route.On(http.MethodPost, "/api/threads/{thread}/commands", "typedCommand", route.TagSkills, route.Agents.At(route.Holder),
+		"The text of the command that a user typed, or the message as it came when it is no command"), s.typedCommand)
 	route.Register(api, route.On(http.MethodGet, "/api/marketplaces", "listMarketplaces", route.TagSkills, route.Agents, "Marketplaces that were added"), s.listMarketplaces)
 	route.Register(api, route.On(http.MethodPost, "/api/marketplaces", "addMarketplace", route.TagAdmin, route.Admins, "Add a marketplace, or read one anew"), s.addMarketplace)
 	route.Register(api, route.On(http.MethodDelete, "/api/marketplaces/{name}", "removeMarketplace", route.TagAdmin, route.Admins, "Remove a marketplace; what was installed from it stays"), s.removeMarketplace)
@@ -298,6 +306,21 @@ func (s pluginRoutes) invokeCommand(ctx context.Context, in *struct {
 		return nil, errNoPlugins
 	}
 	m, err := s.plugins.Invoke(ctx, exchange.CallerOf(ctx), in.Thread, in.Plugin, in.Command, in.Body.Args)
+	if err != nil {
+		return nil, err
+	}
+	return route.BodyOf(m), nil
+}
+
+func (s pluginRoutes) typedCommand(ctx context.Context, in *struct {
+	route.ThreadIn
+	Body typedMessage
+},
+) (*route.Body[sandbox.TypedCommand], error) {
+	if s.messages == nil {
+		return nil, errNoPlugins
+	}
+	m, err := s.messages.ReadMessage(ctx, exchange.CallerOf(ctx), in.Thread, in.Body.Text)
 	if err != nil {
 		return nil, err
 	}

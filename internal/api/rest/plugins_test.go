@@ -63,6 +63,10 @@ func (f *fakePlugins) Invoke(_ context.Context, c sandbox.Caller, thread, plugin
 	return sandbox.PluginMessage{Message: strings.Join([]string{c.User, thread, plugin, command, args}, "|"), Findings: []sandbox.Finding{}}, nil
 }
 
+func (f *fakePlugins) ReadMessage(_ context.Context, c sandbox.Caller, thread, text string) (sandbox.TypedCommand, error) {
+	return sandbox.TypedCommand{Message: strings.Join([]string{c.User, thread, text}, "|"), Findings: []sandbox.Finding{}}, nil
+}
+
 func (f *fakePlugins) Marketplaces(context.Context, sandbox.Caller) ([]sandbox.Marketplace, error) {
 	return []sandbox.Marketplace{{Name: "m", Plugins: []sandbox.MarketplaceEntry{}}}, nil
 }
@@ -79,7 +83,7 @@ func (f *fakePlugins) RemoveMarketplace(_ context.Context, _ sandbox.Caller, nam
 func TestPluginsOverHTTP(t *testing.T) {
 	t.Parallel()
 	f := &fakePlugins{}
-	h := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces = f, f })
+	h := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces, o.Messages = f, f, f })
 	if m := decodeBody(t, send(h, "GET", "/api/plugins", "")); fmt.Sprint(m["items"]) == "[]" || m["items"] == nil {
 		t.Errorf("%v", m)
 	}
@@ -107,6 +111,13 @@ func TestPluginsOverHTTP(t *testing.T) {
 	if text := fmt.Sprint(m["message"]); !strings.HasSuffix(text, "|t1|sales|team:do|Acme Corp") {
 		t.Error(text)
 	}
+	m = decodeBody(t, send(h, "POST", "/api/threads/t1/commands", `{"text":"/sales:do Acme"}`))
+	if text := fmt.Sprint(m["message"]); !strings.HasSuffix(text, "|t1|/sales:do Acme") || m["recognised"] != false {
+		t.Error(m)
+	}
+	for _, bad := range []string{`{}`, `{"text":1}`, `{"text":"` + strings.Repeat("x", 1<<20+1) + `"}`} {
+		wantProblem(t, send(h, "POST", "/api/threads/t1/commands", bad), 400, "invalid")
+	}
 	if m := decodeBody(t, send(h, "GET", "/api/marketplaces", "")); m["items"] == nil {
 		t.Errorf("%v", m)
 	}
@@ -116,8 +127,9 @@ func TestPluginsOverHTTP(t *testing.T) {
 	}
 	wantProblem(t, send(h, "POST", "/api/marketplaces", `{}`), 400, "invalid")
 	wantProblem(t, send(h, "DELETE", "/api/marketplaces/none", ""), 404, "not_found")
-	bare := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces = nil, nil })
+	bare := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces, o.Messages = nil, nil, nil })
 	wantProblem(t, send(bare, "GET", "/api/plugins/sales", ""), 501, "not_supported")
+	wantProblem(t, send(bare, "POST", "/api/threads/t1/commands", `{"text":"/a:b"}`), 501, "not_supported")
 	if m := decodeBody(t, send(bare, "GET", "/api/plugins", "")); fmt.Sprint(m["items"]) != "[]" {
 		t.Errorf("%v", m)
 	}
@@ -126,7 +138,7 @@ func TestPluginsOverHTTP(t *testing.T) {
 func TestInstallPluginOverHTTP(t *testing.T) {
 	t.Parallel()
 	f := &fakePlugins{}
-	h := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces = f, f })
+	h := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces, o.Messages = f, f, f })
 	const route = "/api/plugins/install"
 	m := decodeBody(t, send(h, "POST", route+"?shared=true&strict=true&enabled=false", `{"source":"https://x.example/p.zip","sha256":"`+strings.Repeat("a", 64)+`","folder":"sub"}`))
 	want := sandbox.PluginInstall{From: "https://x.example/p.zip", SHA256: strings.Repeat("a", 64), Path: "sub", Shared: true, Strict: true, Disabled: true}

@@ -39,7 +39,7 @@ var pathParameter = regexp.MustCompile(`:[a-z]+`)
 func TestRoleMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.auditEnds = true
+	w.streamsEnd = true
 	var refused int
 	o, _ := w.options(t)
 	o.Keys, o.Anonymous, o.OperatorTenant = roleKeys{w}, nil, "ops"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"reflect"
 	"sync"
 	"time"
@@ -116,7 +117,7 @@ func New(o Options) (http.Handler, error) {
 }
 
 func newServer(o Options) (*server, error) {
-	if o.Threads == nil || o.Sandboxes == nil || o.Runs == nil || o.Execs == nil || o.Terminals == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.Prompts == nil || o.Skills == nil || o.ThreadSkills == nil || o.MCPServers == nil || o.MCPLogins == nil || o.Audit == nil || o.Log == nil {
+	if o.Threads == nil || o.Sandboxes == nil || o.Runs == nil || o.Execs == nil || o.Terminals == nil || o.Files == nil || o.Events == nil || o.Tools == nil || o.Upstream == nil || o.Prompts == nil || o.Skills == nil || o.ThreadSkills == nil || o.MCPServers == nil || o.MCPLogins == nil || o.Audit == nil || o.Log == nil {
 		return nil, errors.New("rest: a use case is missing")
 	}
 	if o.Keys == nil && o.Anonymous == nil {
@@ -140,12 +141,27 @@ var libraries = sync.OnceFunc(func() {
 	huma.DefaultArrayNullable = false
 })
 
+// unescape decodes the parameters of a path, which gin would decode as those of a query: a + as a space. Without a raw
+// path they are decoded.
+func unescape(c *gin.Context) {
+	if c.Request.URL.RawPath == "" {
+		return
+	}
+	for i, p := range c.Params {
+		if value, err := url.PathUnescape(p.Value); err == nil { // as of any path that was parsed
+			c.Params[i].Value = value
+		}
+	}
+}
+
 func (s *server) handler() (http.Handler, error) {
 	libraries()
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
 	engine.UseRawPath = true // "/api/threads/a%2Fb" is a bad thread id, not another route
+	engine.UnescapePathValues = false
+	engine.Use(unescape)
 	engine.NoRoute(func(c *gin.Context) {
 		problem.Write(c.Writer, problem.New(sandbox.NotFound, "no such route; /docs lists them all"))
 	})
@@ -161,13 +177,16 @@ func (s *server) handler() (http.Handler, error) {
 	run := execs.Routes{Runs: o.Runs, Execs: o.Execs, Terminals: o.Terminals, Contexts: o.Contexts, Access: checks.access, Heartbeat: s.heartbeat, Idle: s.idle}
 	run.Add(api)
 	files.Routes{Files: o.Files, Access: checks.access, Archives: s.archives, Stopping: checks.forward.Stopping, Heartbeat: s.heartbeat, Log: o.Log}.Add(api)
+	eventRoutes{api, o.Events, checks.access, checks.forward.Stopping, s.heartbeat}.add()
 	toolRoutes{o.Tools, o.Prompts, o.MCPServers}.add(api)
+	activeToolRoutes{o.ActiveTools}.add(api)
 	loginRoutes{o.MCPLogins}.add(api)
 	skillInstallRoutes{o.SkillInstalls, o.Files}.add(api)
 	skillRoutes{o.Skills, o.Runnable}.add(api)
-	skillToolRoutes{o.ThreadSkills}.add(api)
-	pluginRoutes{o.Plugins, o.Marketplaces, o.Files}.add(api)
+	skillToolRoutes{o.ThreadSkills, o.SkillChannels, o.Tools}.add(api)
+	pluginRoutes{o.Plugins, o.Marketplaces, o.Messages, o.Files}.add(api)
 	s.administration(api, checks.access)
+	packRoutes{o.Packs, s.table, checks.access}.add(api, engine)
 	healthRoutes{o.Ready, o.Metrics, o.Version}.add(api)
 	run.AddTerminal(api, engine.Group("", checks.limited()...))
 	doc, err := json.Marshal(api.OpenAPI())

@@ -463,6 +463,7 @@ DELETE /api/keys/{id} revokeKey admin
 DELETE /api/marketplaces/{name} removeMarketplace admin
 DELETE /api/mcp/servers/{name} deleteMCPServer operator
 DELETE /api/mcp/servers/{name}/login endMCPLogin developer,admin
+DELETE /api/packs/keys/{id} deletePackKey operator
 DELETE /api/plugins/{name} removePlugin developer,admin
 DELETE /api/secrets/{name} deleteSecret agent,developer,admin
 DELETE /api/skills/custom/{name} deleteSkill developer,admin
@@ -472,6 +473,7 @@ DELETE /api/threads/{thread}/execs/{exec} killExec agent,developer,admin
 DELETE /api/threads/{thread}/files deleteFile agent,developer,admin
 DELETE /api/threads/{thread}/sandbox releaseSandbox agent,developer,admin
 DELETE /api/threads/{thread}/skills/{skill} removeVirtualSkill agent,developer,admin
+DELETE /api/threads/{thread}/tools/active/{tool} putAwayTool agent,developer,admin
 GET /api/approvals listApprovals agent,developer,admin
 GET /api/approvals/{id} getApproval agent,developer,admin
 GET /api/audit listAudit agent,developer,admin,auditor
@@ -483,6 +485,9 @@ GET /api/marketplaces listMarketplaces agent,developer,admin
 GET /api/mcp/drift listToolDrift developer,admin
 GET /api/mcp/servers listMCPServers operator
 GET /api/mcp/servers/{name}/tools listMCPServerTools operator
+GET /api/packs listPacks admin
+GET /api/packs/keys listPackKeys operator
+GET /api/packs/{id} getPack admin
 GET /api/plugins listPlugins agent,developer,admin
 GET /api/plugins/{name} getPlugin agent,developer,admin
 GET /api/plugins/{name}/commands listPluginCommands agent,developer,admin
@@ -497,6 +502,7 @@ GET /api/threads listThreads agent,developer,admin
 GET /api/threads/{thread} getThread agent,developer,admin
 GET /api/threads/{thread}/contexts listContexts agent,developer,admin
 GET /api/threads/{thread}/contexts/{context} getContext agent,developer,admin
+GET /api/threads/{thread}/events followEvents agent,developer,admin
 GET /api/threads/{thread}/execs listExecs agent,developer,admin
 GET /api/threads/{thread}/execs/{exec} getExec agent,developer,admin
 GET /api/threads/{thread}/execs/{exec}/events execEvents agent,developer,admin
@@ -529,10 +535,12 @@ POST /api/mcp/servers/{name}/install installMCPServer developer,admin
 POST /api/mcp/servers/{name}/login beginMCPLogin developer,admin
 POST /api/mcp/servers/{name}/login/finish finishMCPLogin developer,admin
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer operator
+POST /api/packs/keys addPackKey operator
 POST /api/plugins/install installPlugin developer,admin
 POST /api/policy/test testPolicy admin
 POST /api/secrets/rotate rotateSecrets operator
 POST /api/skills/install installSkill developer,admin
+POST /api/threads/{thread}/commands typedCommand agent,developer,admin
 POST /api/threads/{thread}/commands/{plugin}/{command} invokeCommand agent,developer,admin
 POST /api/threads/{thread}/contexts createContext agent,developer,admin
 POST /api/threads/{thread}/contexts/{context}/interrupt interruptContext agent,developer,admin
@@ -552,6 +560,7 @@ POST /api/threads/{thread}/sandbox/resume resumeSandbox agent,developer,admin
 POST /api/threads/{thread}/skills addVirtualSkill agent,developer,admin
 POST /api/threads/{thread}/skills/{skill}/activate activateSkill agent,developer,admin
 POST /api/threads/{thread}/skills/{skill}/run runSkill agent,developer,admin
+POST /api/threads/{thread}/skills/{skill}/tools/{tool} callSkillTool agent,developer,admin
 POST /api/threads/{thread}/tools/call callTool agent,developer,admin
 PUT /api/mcp/servers/{name} putMCPServer operator
 PUT /api/plugins/{name} changePlugin developer,admin
@@ -564,6 +573,7 @@ PUT /api/threads/{thread}/files writeFile agent,developer,admin
 PUT /api/threads/{thread}/files/archive putArchive agent,developer,admin
 PUT /api/threads/{thread}/files/content putContent agent,developer,admin
 PUT /api/threads/{thread}/sandbox acquireSandbox agent,developer,admin
+PUT /api/threads/{thread}/tools/active/{tool} activateTool agent,developer,admin
 `
 
 func TestDocsAndHealth(t *testing.T) {

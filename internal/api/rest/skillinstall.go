@@ -34,11 +34,15 @@ type skillInstallIn struct {
 	Strict bool   `query:"strict" doc:"Refuse the skill when the static scan has an error"`
 }
 
-// skillInstallBody is the body of a request that is no upload: thread_id and path, or url.
+// skillInstallBody is the body of a request that is no upload: thread_id and path, marketplace and skill, or
+// url.
 type skillInstallBody struct {
 	ThreadID string `json:"thread_id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$"`
 	Path     string `json:"path,omitempty" maxLength:"4096" doc:"Virtual path of a .skill file in that thread"`
-	URL      string `json:"url,omitempty" maxLength:"2048" doc:"s3://bucket/key, of a bucket that the server is configured for"`
+	// Marketplace and Skill are an entry of a marketplace that was added.
+	Marketplace string `json:"marketplace,omitempty" maxLength:"64"`
+	Skill       string `json:"skill,omitempty" maxLength:"64" doc:"Of the marketplace"`
+	URL         string `json:"url,omitempty" maxLength:"2048" doc:"https://… of a .skill file, or s3://bucket/key of a bucket that the server is configured for"`
 }
 
 // skillInstalled is the answer to an install.
@@ -53,7 +57,7 @@ type skillInstalled struct {
 func (s skillInstallRoutes) add(api *route.API) {
 	const install = "/api/skills/install"
 	op := route.On(http.MethodPost, install, "installSkill", route.TagSkills, route.Developers.Taking("application/json", "multipart/form-data"),
-		"Install a .skill archive as a custom skill: of a thread (thread_id, path), at an address (url), or uploaded as the only file of a form")
+		"Install a .skill archive as a custom skill: of a thread (thread_id, path), at an address (url), of a marketplace (marketplace, skill), or uploaded as the only file of a form")
 	route.Register(api, op, s.installSkill)
 	// A form is streamed, so huma must not know of the body before the route is registered.
 	schema := huma.SchemaFromType(api.OpenAPI().Components.Schemas, reflect.TypeFor[skillInstallBody]())
@@ -71,7 +75,7 @@ func (s skillInstallRoutes) installSkill(ctx context.Context, in *skillInstallIn
 	r := exchange.Of(ctx).Request
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.Invalid, "a body is missing: {thread_id, path}, {url}, or a form with a file")
+		return nil, sandbox.Errorf(sandbox.Invalid, "a body is missing: {thread_id, path}, {url}, {marketplace, skill}, or a form with a file")
 	}
 	var done sandbox.SkillInstalled
 	if kind == "multipart/form-data" {
@@ -109,17 +113,21 @@ func (s skillInstallRoutes) installNamed(ctx context.Context, r *http.Request, r
 	dec := json.NewDecoder(io.LimitReader(exchange.Body(r.Body), maxInstallJSON))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&b); err != nil {
-		return none, sandbox.Wrap(sandbox.Invalid, err, "the body is not {thread_id, path} or {url}")
+		return none, sandbox.Wrap(sandbox.Invalid, err, "the body is not {thread_id, path}, {url} or {marketplace, skill}")
 	}
 	if err := checkBounds(b); err != nil {
 		return none, err
 	}
+	ofThread, atURL, listed := b.ThreadID != "" || b.Path != "", b.URL != "", b.Marketplace != "" || b.Skill != ""
 	switch {
-	case b.URL != "" && b.ThreadID == "" && b.Path == "":
+	case atURL && !ofThread && !listed:
 		req.Source = b.URL
 		return s.installs.InstallURL(ctx, exchange.CallerOf(ctx), req)
-	case b.URL != "" || b.ThreadID == "" || b.Path == "":
-		return none, sandbox.Errorf(sandbox.Invalid, "give thread_id and path, or url alone")
+	case listed && !ofThread && !atURL && b.Marketplace != "" && b.Skill != "":
+		req.Marketplace, req.Skill = b.Marketplace, b.Skill
+		return s.installs.InstallListed(ctx, exchange.CallerOf(ctx), req)
+	case atURL || listed || b.ThreadID == "" || b.Path == "":
+		return none, sandbox.Errorf(sandbox.Invalid, "give thread_id and path, marketplace and skill, or url alone")
 	case slices.Contains(strings.Split(b.Path, "/"), ".."):
 		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
 	}

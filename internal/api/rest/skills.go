@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -26,16 +28,20 @@ const maxSkillText = 1 << 20
 
 // skillView is a skill as the API shows it.
 type skillView struct {
-	Name        string            `json:"name"`
-	Description string            `json:"description"`
-	License     string            `json:"license"`
-	Category    string            `json:"category" doc:"public, custom, virtual, or plugin:<name>"`
-	Enabled     bool              `json:"enabled"`
-	Location    string            `json:"location" doc:"Of SKILL.md, in a sandbox where the skill is on"`
-	Digest      string            `json:"digest" doc:"Of all files; empty when they cannot be read"`
-	Trusted     bool              `json:"trusted" doc:"Its scripts may run without an approval"`
-	Findings    []sandbox.Finding `json:"findings"`
-	Runnable    sandbox.Runnable  `json:"runnable"`
+	Name          string            `json:"name"`
+	Description   string            `json:"description"`
+	License       string            `json:"license"`
+	Compatibility string            `json:"compatibility" doc:"What it needs, for people; as SKILL.md says"`
+	AllowedTools  []string          `json:"allowed_tools" doc:"allowed-tools of SKILL.md, one entry a tool: a pre-approval. Rules of the policy can make a limit of it"`
+	Metadata      map[string]any    `json:"metadata" doc:"metadata of SKILL.md"`
+	Category      string            `json:"category" doc:"public, custom, virtual, or plugin:<name>"`
+	Enabled       bool              `json:"enabled"`
+	Location      string            `json:"location" doc:"Of SKILL.md, in a sandbox where the skill is on"`
+	Digest        string            `json:"digest" doc:"Of all files; empty when they cannot be read"`
+	Trusted       bool              `json:"trusted" doc:"Its scripts may run without an approval"`
+	Template      string            `json:"template" doc:"Of the sandbox where its scripts run; empty: that of the thread"`
+	Findings      []sandbox.Finding `json:"findings"`
+	Runnable      sandbox.Runnable  `json:"runnable"`
 }
 
 // skillsAnswer is the list of skills.
@@ -50,7 +56,7 @@ type SkillIn struct {
 
 // ForTemplate is the part of an input that says for which template skills are looked at.
 type ForTemplate struct {
-	Template string `query:"template" maxLength:"64" doc:"For which template runnable is told; that of a thread which asks for none when absent"`
+	Template string `query:"template" maxLength:"64" doc:"For which template runnable is told; when absent, that where the skill's scripts run, else that of a thread which asks for none"`
 }
 
 // switchBody is the body of PUT /api/skills/{name}.
@@ -97,13 +103,21 @@ func (s skillRoutes) listSkills(ctx context.Context, in *ForTemplate) (*route.Bo
 
 func (s skillRoutes) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox.Skill, template string) (skillView, error) {
 	v := skillView{
-		Name: sk.Name, Description: sk.Description, License: sk.License, Category: sk.Category, Enabled: sk.Enabled, Location: sk.Location,
-		Digest: sk.Digest, Trusted: sk.Trusted, Findings: sk.Findings, Runnable: sandbox.Runnable{Template: sandbox.RunnableUnknown},
+		Name: sk.Name, Description: sk.Description, License: sk.License, Compatibility: sk.Compatibility, AllowedTools: sk.AllowedTools, Metadata: map[string]any{}, Category: sk.Category, Enabled: sk.Enabled, Location: sk.Location,
+		Digest: sk.Digest, Trusted: sk.Trusted, Template: sk.Template(), Findings: sk.Findings, Runnable: sandbox.Runnable{Template: sandbox.RunnableUnknown},
 	}
 	if s.runnable != nil {
 		var err error
-		if v.Runnable, err = s.runnable(ctx, c, sk, template); err != nil {
+		if v.Runnable, err = s.runnable(ctx, c, sk, cmp.Or(template, sk.Template())); err != nil {
 			return v, err
+		}
+	}
+	if v.AllowedTools == nil {
+		v.AllowedTools = []string{}
+	}
+	if sk.Metadata != nil {
+		if err := json.Unmarshal(sk.Metadata, &v.Metadata); err != nil {
+			return v, sandbox.Wrap(sandbox.Internal, err, "the metadata of the skill %q cannot be read", sk.Name)
 		}
 	}
 	if v.Findings == nil {

@@ -14,9 +14,9 @@ func TestSkills(t *testing.T) {
 	w := newWorld(t)
 	h := handler(t, w)
 	const want = `{"skills":[` +
-		`{"name":"broken","description":"","license":"","category":"custom","enabled":false,"location":"","digest":"","trusted":false,` +
+		`{"name":"broken","description":"","license":"","compatibility":"","allowed_tools":[],"metadata":{},"category":"custom","enabled":false,"location":"","digest":"","trusted":false,"template":"",` +
 		`"findings":[{"rule":"yaml","severity":"error","file":"SKILL.md","line":3,"message":"no"}],"runnable":{"template":"unknown","missing":[]}},` +
-		`{"name":"pdf","description":"reads","license":"MIT","category":"public","enabled":true,"location":"/mnt/skills/public/pdf/SKILL.md","digest":"sha256:00","trusted":true,` +
+		`{"name":"pdf","description":"reads","license":"MIT","compatibility":"Python 3","allowed_tools":["Read","Bash(git:*)"],"metadata":{"version":"1"},"category":"public","enabled":true,"location":"/mnt/skills/public/pdf/SKILL.md","digest":"sha256:00","trusted":true,"template":"data",` +
 		`"findings":[],"runnable":{"template":"unknown","missing":[]}}]}`
 	if rec := send(h, "GET", "/api/skills", ""); rec.Code != 200 || strings.TrimSpace(rec.Body.String()) != want {
 		t.Errorf("%d %s", rec.Code, rec.Body)
@@ -56,7 +56,7 @@ func TestSkills(t *testing.T) {
 			return sandbox.Runnable{Template: sandbox.RunnableNo, Missing: []string{"what " + sk.Name + " wants" + template}}, nil
 		}
 	})
-	if rec := send(h, "GET", "/api/skills/pdf", ""); !strings.Contains(rec.Body.String(), `"runnable":{"template":"no","missing":["what pdf wants"]}`) {
+	if rec := send(h, "GET", "/api/skills/pdf", ""); !strings.Contains(rec.Body.String(), `"runnable":{"template":"no","missing":["what pdf wantsdata"]}`) {
 		t.Errorf("%s", rec.Body)
 	}
 	for _, path := range []string{"/api/skills", "/api/skills/pdf"} {

@@ -50,7 +50,7 @@ func TestSkillTools(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", request, rec.Code, rec.Body, code)
 		}
 	}
-	for _, bad := range []string{`{"name":"","description":"d","body":"b"}`, `{"name":"x","body":"b"}`, `{"name":"x","description":"d","body":"b","files":{"a":1}}`, `[]`} {
+	for _, bad := range []string{`{"name":"","description":"d","body":"b"}`, `{"name":"x","files":{"a":"b"},"binary_files":{"a":"Yg=="}}`, `{"name":"x","binary_files":{"a":"no base64!"}}`, `{"name":"x","description":"d","body":"b","files":{"a":1}}`, `[]`} {
 		if rec := send(h, "POST", "/api/threads/t1/skills", bad); rec.Code != 400 && rec.Code != 422 {
 			t.Errorf("%s: %d", bad, rec.Code)
 		}

@@ -4,6 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
@@ -23,13 +27,18 @@ type searchIn struct {
 	route.ThreadIn
 	Query  string `query:"query" maxLength:"1000" doc:"What the tool should do; all tools when absent"`
 	Server string `query:"server" maxLength:"256" doc:"Only tools of this server"`
-	Detail string `query:"detail" enum:"name,desc,full" default:"desc"`
+	Detail string `query:"detail" enum:"name,desc,full" default:"desc" doc:"desc: with a line of description each. full: with the description and the parameters; long descriptions are cut, and the whole is in the file at wrapper_path"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"15" doc:"How many tools to describe; when absent 15, and at detail full up to 4 that fit nearly as well as the best: also names the next ones"`
+
+	OutputSchema bool `query:"output_schema" doc:"At detail full: with the schemas of results"`
 }
 
 type callBody struct {
 	Tool   string          `json:"tool" minLength:"1" maxLength:"512" doc:"The printed name, or with server the tool's own"`
 	Server string          `json:"server,omitempty" maxLength:"256"`
 	Input  json.RawMessage `json:"input,omitempty" doc:"The tool's arguments, an object"`
+	// Content is for adapters that pass a result on to a model block by block.
+	Content bool `json:"content,omitempty" doc:"Answer with content and structured_content, too, as the MCP server wrote them; without, when their texts have more than 256 KiB, or all of them more than 8 MiB"`
 }
 
 // mcpServer is an MCP server as administrators see it.
@@ -50,7 +59,10 @@ func (s toolRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", route.TagTools, route.Agents.At(route.Owner), "Find tools: at most 15, best first"), s.searchTools)
 	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", route.TagTools, route.Agents.At(route.Owner), "All tools of one MCP server that the thread may use"), s.serverTools)
 	route.Register(api, route.On(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", route.TagTools, route.Agents.At(route.Holder), "Call a tool"), s.callTool)
-	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", route.TagTools, route.Agents.At(route.Owner), "What to tell the agent, and which tools to register with it"), s.getPrompt)
+	op := route.On(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", route.TagTools, route.Agents.At(route.Owner), "What to tell the agent, and which tools to register with it")
+	op = route.Also[prompt.Prompt](api, op, "200", "The prompt")
+	op.Responses["304"] = &huma.Response{Description: "The caller has it: its ETag is one of If-None-Match"}
+	route.Register(api, op, s.getPrompt)
 
 	route.Register(api, route.On(http.MethodGet, "/api/mcp/servers", "listMCPServers", route.TagAdmin, route.Operators, "The configuration of all MCP servers"), s.listMCPServers)
 	route.Register(api, route.On(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", route.TagAdmin, route.Operators, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)
@@ -88,7 +100,7 @@ func (s toolRoutes) toolServers(ctx context.Context, in *route.ThreadIn) (*route
 }
 
 func (s toolRoutes) searchTools(ctx context.Context, in *searchIn) (*route.Body[sandbox.ToolSearch], error) {
-	found, err := s.tools.SearchTools(ctx, exchange.CallerOf(ctx), in.Thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
+	found, err := s.tools.SearchTools(ctx, exchange.CallerOf(ctx), in.Thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail, Limit: in.Limit, OutputSchema: in.OutputSchema})
 	if err != nil {
 		return nil, err
 	}
@@ -122,21 +134,48 @@ func (s toolRoutes) callTool(ctx context.Context, in *struct {
 	if len(res.Result) == 0 {
 		res.Result = json.RawMessage("null")
 	}
+	if in.Body.Content {
+		res = res.WithContent()
+	}
 	return route.BodyOf(res), nil
 }
 
-func (s toolRoutes) getPrompt(ctx context.Context, in *route.ThreadIn) (*route.Body[prompt.Prompt], error) {
+// promptAnswer is a prompt, or 304 without one.
+type promptAnswer struct {
+	Status       int
+	ETag         string `header:"ETag" doc:"The version, quoted"`
+	CacheControl string `header:"Cache-Control"`
+	Body         *prompt.Prompt
+}
+
+func (s toolRoutes) getPrompt(ctx context.Context, in *struct {
+	route.ThreadIn
+	IfNoneMatch []string `header:"If-None-Match" maxItems:"64" doc:"ETags of answers that the caller has: 304 when it has this one"`
+},
+) (*promptAnswer, error) {
 	p, err := s.prompts.Prompt(ctx, exchange.CallerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
 	if p.Tools == nil {
-		p.Tools = []json.RawMessage{}
+		p.Tools = []prompt.ToolDefinition{}
 	}
 	if p.Sections == nil {
 		p.Sections = map[string]string{}
 	}
-	return route.BodyOf(p), nil
+	answer := &promptAnswer{Status: http.StatusOK, ETag: `"` + p.Version + `"`, CacheControl: "private, no-cache", Body: &p}
+	if matches(in.IfNoneMatch, answer.ETag) {
+		answer.Status, answer.Body = http.StatusNotModified, nil
+	}
+	return answer, nil
+}
+
+// matches reports whether a list of ETags has one, as If-None-Match compares them: a weak one counts as well.
+func matches(list []string, tag string) bool {
+	return slices.ContainsFunc(list, func(one string) bool {
+		one = strings.TrimSpace(one)
+		return one == "*" || strings.TrimPrefix(one, "W/") == tag
+	})
 }
 
 func (s toolRoutes) listMCPServers(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[mcpServer]], error) {

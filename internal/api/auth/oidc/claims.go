@@ -60,7 +60,7 @@ func (p *provider) tenant(claims map[string]any) (string, error) {
 }
 
 // roleOrder is which of several roles counts.
-var roleOrder = []sandbox.Role{sandbox.RoleAdmin, sandbox.RoleDeveloper, sandbox.RoleAgent, sandbox.RoleAuditor}
+var roleOrder = []sandbox.Role{sandbox.RoleAdmin, sandbox.RoleDeveloper, sandbox.RoleAgent, sandbox.RoleAuditor, sandbox.RolePack}
 
 func (p *provider) role(claims map[string]any) (sandbox.Role, error) {
 	var has []sandbox.Role

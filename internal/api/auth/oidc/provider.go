@@ -85,7 +85,7 @@ func (iss Issuer) checkRoles() error {
 	var errs []error
 	known := func(key string, r sandbox.Role) {
 		if !slices.Contains(sandbox.Roles(), r) {
-			errs = append(errs, fmt.Errorf("%s: %q is not one of agent, developer, admin, auditor", key, r))
+			errs = append(errs, fmt.Errorf("%s: %q is not one of agent, developer, admin, auditor, pack", key, r))
 		}
 	}
 	for _, r := range iss.Roles {

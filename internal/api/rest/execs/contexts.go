@@ -18,7 +18,7 @@ type contextRoutes struct {
 
 // contextBody is the body of POST /api/threads/{t}/contexts.
 type contextBody struct {
-	Language string `json:"language,omitempty" enum:"python,typescript,javascript" doc:"As the server is configured for execute_code when absent"`
+	Language string `json:"language,omitempty" enum:"python,typescript,javascript,py,ts,js" doc:"As the server is configured for execute_code when absent"`
 	Cwd      string `json:"cwd,omitempty" maxLength:"4096" doc:"Where it begins; /mnt/user-data/workspace when absent"`
 }
 

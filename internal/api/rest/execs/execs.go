@@ -65,8 +65,9 @@ func (b *execBody) command() sandbox.Command {
 
 // codeBody is the body of POST /api/threads/{t}/execute_code.
 type codeBody struct {
-	Code           string            `json:"code" minLength:"1" maxLength:"4194304"`
-	Language       string            `json:"language,omitempty" enum:"typescript,javascript,python,bash" doc:"As the server is configured when absent: typescript, unless changed"`
+	Code           string            `json:"code" minLength:"1" maxLength:"4194304" doc:"The text of the program. In wasm: a module for WASI preview 1 in base64, or the path of one, such as /mnt/user-data/workspace/tool.wasm"`
+	Language       string            `json:"language,omitempty" enum:"typescript,javascript,python,bash,wasm,ts,js,py,sh" doc:"As the server is configured when absent: typescript, unless changed"`
+	Description    string            `json:"description,omitempty" maxLength:"500" doc:"What the code does, in a sentence: shown in the list of execs and in the audit log"`
 	Timeout        float64           `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
 	MaxOutputChars int               `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
 	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log"`
@@ -77,7 +78,7 @@ type codeBody struct {
 // code is what is asked for; what is absent follows the tenant's settings.
 func (b *codeBody) code() sandbox.Code {
 	return sandbox.Code{
-		Language: b.Language, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: route.Seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars,
+		Language: b.Language, Description: b.Description, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: route.Seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars,
 	}
 }
 

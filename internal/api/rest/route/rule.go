@@ -84,7 +84,7 @@ var (
 	// Auditors: the audit log as a whole.
 	Auditors = Rule{Roles: []sandbox.Role{sandbox.RoleAdmin, sandbox.RoleAuditor}}
 	// AuditReaders: the audit log, of which agents and developers see their own records.
-	AuditReaders = Rule{Roles: sandbox.Roles()}
+	AuditReaders = Rule{Roles: []sandbox.Role{sandbox.RoleAgent, sandbox.RoleDeveloper, sandbox.RoleAdmin, sandbox.RoleAuditor}}
 	// Operators: what all tenants share.
 	Operators = Rule{Roles: []sandbox.Role{sandbox.RoleAdmin}, Operator: true}
 )
