@@ -113,7 +113,7 @@ func (b *builder) server(ctx, startCtx context.Context) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := b.openSandboxes(startCtx, f, m, x, work, t.hub, t.policy)
+	s, err := b.openSandboxes(startCtx, f, m, x, work, t, t.policy)
 	if err != nil {
 		return nil, err
 	}

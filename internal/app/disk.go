@@ -28,7 +28,7 @@ func openDisk(ctx context.Context, cfg config.Config, data *dataFolder, d driver
 			if data.peers.Alive(inst.Labels[sandbox.LabelReplica]) {
 				live[threadsOf(inst)] = true
 			}
-		case "":
+		case "", sandbox.RoleSecond:
 			live[threadsOf(inst)] = true
 		}
 	}

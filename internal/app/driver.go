@@ -23,6 +23,8 @@ func (b *builder) openDriver(ctx context.Context) (driver.Driver, error) {
 		return b.closing(openContainerd(ctx, b.cfg, b.log))
 	case "kubernetes":
 		return b.closing(openKubernetes(ctx, b.cfg, b.log))
+	case "remote":
+		return b.closing(openRemote(ctx, b.cfg, b.log))
 	}
 	if b.cfg.Driver != "oci" {
 		d, err := docker.New(docker.Options{Host: "unix://" + b.cfg.Docker.Address, Root: filepath.Join(b.cfg.Data, "docker"), CgroupParent: b.cfg.CgroupParent, Log: b.log})

@@ -19,10 +19,12 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/platform/tlsfiles"
+	"github.com/skerry-sandbox/skerry/internal/plugins/typed"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/skills/runnable"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/threadevents"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
@@ -81,7 +83,7 @@ func (b *builder) handler(
 		return nil, err
 	}
 	b.onClose(access.close)
-	installs, err := b.skillInstalls(f, s.library)
+	installs, err := b.skillInstalls(f, x, s.library)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +91,9 @@ func (b *builder) handler(
 	b.onClose(func() error { prober.Close(); return nil })
 	_, remote := m.driver.(driver.Remote)
 	use := service.Service{
-		Threads: s.orch.Threads, Sandboxes: s.orch.Sandboxes, Runs: s.orch.Runs, Execs: s.orch.Execs, Terminals: s.orch.Execs, Contexts: s.orch.Contexts, Files: s.orch.Files,
-		Tools: s.orch.Calls, Upstream: s.orch.Calls, Prompts: s.orch.Prompts, Skills: s.orch.Skills, ThreadSkills: s.orch.Skills.Threads, SkillInstalls: installs,
-		Approvals: w.approvals, Plugins: pluginUse{x.plugins, s.orch}, Marketplaces: x.plugins,
+		Threads: s.orch.Threads, Sandboxes: s.orch.Sandboxes, Runs: s.orch.Runs, Execs: s.orch.Execs, Terminals: s.orch.Execs, Contexts: s.orch.Contexts, Files: threadevents.Files{Files: s.orch.Files, Events: s.orch.Events}, Events: s.orch.Events,
+		Tools: s.orch.Calls, ActiveTools: s.orch.ActiveTools, Upstream: s.orch.Calls, Prompts: s.orch.Prompts, Skills: s.orch.Skills, ThreadSkills: s.orch.ThreadSkills, SkillChannels: s.orch.ThreadSkills, SkillInstalls: installs,
+		Approvals: w.approvals, Plugins: pluginUse{x.plugins, s.orch}, Marketplaces: x.plugins, Messages: typed.New(pluginUse{x.plugins, s.orch}),
 	}
 	servers := mcpAdmin{t.hub.Servers, t.hub.Logins, access, b.cfg.Plugins.PackageHosts}
 	ready := &readiness{
@@ -120,6 +122,9 @@ func (b *builder) handler(
 		Placement: routing{s.orch.Placement, s.orch.Shutdown, f.data.peers}, RemoteFiles: remote,
 		Limits: s.limits, Tracer: f.tracer, Observe: s.metrics.Request, Idempotency: f.store,
 		Ready: ready.checks, Metrics: s.metrics.Handler(), Version: buildinfo.Version(), Log: b.log,
+	}
+	if t.packs != nil {
+		o.Packs = t.packs
 	}
 	if b.cfg.E2B {
 		adapter := e2b.New(e2b.Options{Service: use, DefaultTemplate: b.cfg.DefaultTemplate, Log: b.log})

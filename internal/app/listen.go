@@ -44,7 +44,7 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 	srv := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return requests },
 		Handler:     p.traffic.count(h, p.orch.Shutdown.Draining), ReadHeaderTimeout: HeaderTimeout, IdleTimeout: IdleTimeout, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug), Protocols: protocols(),
 	}
 	stopPeers, err := p.peers.Serve(requests, exchange.FromPeer(h), routing{p.orch.Placement, p.orch.Shutdown, p.peers}, p.log)
 	if err != nil {
@@ -95,6 +95,15 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 		return errors.Join(err, IgnoreClosed(<-ended), <-peersEnded)
 	}
 	return errors.Join(IgnoreClosed(<-ended), <-peersEnded)
+}
+
+// protocols are those of the listener. Tool packs speak HTTP/2, also without TLS.
+func protocols() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // openListener listens, and makes sure of what the configuration took for granted: a name such as localhost may

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -41,7 +42,7 @@ func (b *builder) openMaterials(ctx context.Context, f *foundation, d driver.Dri
 	if m.templates, err = from.read(ctx); err != nil {
 		return nil, err
 	}
-	if m.sandboxd, err = daemon(b.cfg, d, filepath.Join(f.data.path, "sandboxd")); err != nil {
+	if m.sandboxd, err = daemon(ctx, b.cfg, d, filepath.Join(f.data.path, "sandboxd")); err != nil {
 		return nil, err
 	}
 	m.isolation, err = b.openIsolation(ctx, f, m)
@@ -74,6 +75,9 @@ func (r *templateReader) read(ctx context.Context) (map[string]instance.Template
 	all := map[string]instance.Template{}
 	for _, t := range list {
 		image, ok := t.ImageFor(imagesOf(r.driver, caps), r.cfg.Images)
+		if caps.AtService {
+			image = cmp.Or(image, r.cfg.Remote.Template)
+		}
 		if !ok {
 			r.log.Warn("template left out: it has no image for this driver", "template", t.Name, "driver", caps.Name)
 			continue
@@ -103,6 +107,8 @@ func (r *templateReader) read(ctx context.Context) (map[string]instance.Template
 func imagesOf(d driver.Driver, caps driver.Capabilities) template.Home {
 	_, remote := d.(driver.Remote)
 	switch {
+	case caps.AtService:
+		return template.AtService
 	case remote:
 		return template.InCluster
 	case caps.HostRootfs:
@@ -112,10 +118,14 @@ func imagesOf(d driver.Driver, caps driver.Capabilities) template.Home {
 }
 
 // daemon finds skerry-sandboxd: where the configuration says, else beside this program. It returns a copy below dir
-// that has a sealed one beside it. Sandboxes on other machines have theirs from an image.
-func daemon(cfg config.Config, d driver.Driver, dir string) (string, error) {
+// that has a sealed one beside it. Pods have theirs from an image; a service's sandboxes are sent that copy.
+func daemon(ctx context.Context, cfg config.Config, d driver.Driver, dir string) (string, error) {
 	path := cfg.Sandboxd
-	if _, remote := d.(driver.Remote); remote {
+	caps, err := d.Capabilities(ctx)
+	if err != nil {
+		return "", err
+	}
+	if _, remote := d.(driver.Remote); remote && !caps.AtService {
 		return sandbox.DaemonPath, nil
 	}
 	if path == "" {
@@ -128,7 +138,7 @@ func daemon(cfg config.Config, d driver.Driver, dir string) (string, error) {
 	if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
 		return "", fmt.Errorf("sandboxd: %s is not a program; build it with `make build` or say where it is (SKERRY_SANDBOXD)", path)
 	}
-	path, err := sealed(path, dir)
+	path, err = sealed(path, dir)
 	if err != nil {
 		return "", fmt.Errorf("sandboxd: %w", err)
 	}

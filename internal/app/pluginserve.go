@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/plugins"
+	"github.com/skerry-sandbox/skerry/internal/plugins/folder"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -23,6 +24,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+	bundled "github.com/skerry-sandbox/skerry/plugins"
 )
 
 // extensionSet is what users have switched on: skills and MCP servers by the files of extensions, and those of plugins.
@@ -51,8 +53,13 @@ func (b *builder) openExtensions(f *foundation, folders *workspace.Folders) (*ex
 	if _, err := egress.ParseRules(b.cfg.Plugins.PackageHosts); err != nil {
 		return nil, fmt.Errorf("plugins.package_hosts: %w", err)
 	}
+	own := filepath.Join(f.data.path, "plugins")
+	everybody, err := folder.Open(folder.Options{Dir: b.cfg.Plugins.Path, FS: bundled.FS, Keep: filepath.Join(own, f.data.ofSlot("everybody")), Log: b.log})
+	if err != nil {
+		return nil, err
+	}
 	x.plugins, err = plugins.Open(plugins.Options{
-		Dir: filepath.Join(f.data.path, "plugins"), Stage: f.data.ofSlot("stage"), Extensions: x.files, Audit: f.audit, Log: b.log,
+		Dir: own, Everybody: everybody, WithoutServers: !b.cfg.Plugins.AutoMergeMCP, Stage: f.data.ofSlot("stage"), Extensions: x.files, Audit: f.audit, Log: b.log,
 		RunCommands: b.cfg.Plugins.RunCommands, Trust: b.cfg.TrustInstalls, Addresses: x.from, Folders: b.cfg.Plugins.Folders,
 		Changed: x.changes.notify, Removed: x.homes.remove, Sealer: f.sealer,
 	})

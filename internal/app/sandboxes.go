@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/approval"
@@ -20,10 +22,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/threadevents"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
-	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
 // work is what runs on this server: its instances and execs, and the calls of them that wait for people.
@@ -31,14 +33,16 @@ type work struct {
 	live      *instance.Map
 	execs     *execution.Registry
 	approvals *approval.Approvals
+	feeds     *threadevents.Feeds
 }
 
 // newWork makes it: nothing runs yet.
 func (b *builder) newWork(f *foundation) *work {
-	w := &work{live: &instance.Map{}, execs: execution.NewRegistry()}
+	feeds := &threadevents.Feeds{}
+	w := &work{live: &instance.Map{}, execs: execution.NewRegistry(feeds), feeds: feeds}
 	holds := run.NewHolds(run.HoldOptions{Execs: w.execs, Live: w.live, Most: b.cfg.Approvals.WaitPerExec, Log: b.log})
 	b.onClose(func() error { holds.Close(); return nil })
-	w.approvals = b.openApprovals(f, holds)
+	w.approvals = b.openApprovals(f, holds, feeds)
 	return w
 }
 
@@ -52,11 +56,14 @@ type sandboxes struct {
 
 // openSandboxes opens the orchestrator on all parts before it. decider is what the policy says.
 func (b *builder) openSandboxes(
-	ctx context.Context, f *foundation, m *materials, x *extensionSet, w *work, tools *hub.Hub, decider policy.Decider,
+	ctx context.Context, f *foundation, m *materials, x *extensionSet, w *work, t *toolSet, decider policy.Decider,
 ) (*sandboxes, error) {
-	library, views, err := b.openSkills(ctx, f.data, x)
+	library, views, err := b.openSkills(ctx, f.data, x, slices.Collect(maps.Keys(m.templates)))
 	if err != nil {
 		return nil, err
+	}
+	if code := b.cfg.CodeExecution; code.AutoThreshold != nil {
+		b.log.Warn("code_execution.auto_threshold counts tools and is read as tokens: write auto_threshold_tokens", "auto_threshold_tokens", code.AutoTokens())
 	}
 	generated, err := wrapperStore(b.cfg.CodeExecution, f.data)
 	if err != nil {
@@ -68,7 +75,7 @@ func (b *builder) openSandboxes(
 		return nil, err
 	}
 	guard := policy.New(policy.Options{
-		Hub: tools.Catalog, Upstream: tools.Upstream, Changes: tools, Decider: policy.Untrusted{Decider: decider}, Approver: approver{w.approvals}, Counter: rateCounter{f.store}, Log: b.log,
+		Hub: t.channels.Before(t.hub.Catalog), Upstream: t.hub.Upstream, Changes: t.hub, Decider: policy.Untrusted{Decider: decider}, Approver: approver{w.approvals}, Counter: rateCounter{f.store}, Log: b.log,
 		Narrowed: start.NewNarrowing(w.live, f.store).Capabilities,
 	})
 	records := call.NewRecorder(f.audit, s.metrics)
@@ -76,10 +83,10 @@ func (b *builder) openSandboxes(
 		Driver: m.driver, Store: f.store, Audit: f.audit, Skills: library, Views: views, Switches: x.files,
 		Templates: m.templates, Default: b.cfg.DefaultTemplate, Daemon: m.sandboxd, Install: f.data.install,
 		Tools: orchestrator.Tools{
-			Hub: guard, CodeAPI: generated, CodeSettings: codeSettings(b.cfg.CodeExecution), Commands: x.commands, Secrets: f.secrets,
+			Hub: guard, Channels: t.channels, CodeAPI: generated, CodeSettings: codeSettings(b.cfg.CodeExecution), Commands: x.commands, Secrets: f.secrets,
 			ApprovalWait: b.cfg.Approvals.WaitPerExec, ForgetApprovals: w.approvals.Forget,
 			Bridge: bridge.New(bridge.Options{
-				Calls:    call.NewMaker(call.MakerOptions{Guard: guard, Records: records, Admit: s.limits.ToolCall, Log: b.log}),
+				Calls:    call.NewMaker(call.MakerOptions{Guard: guard, Records: records, Admit: limits.CodeToolCall(s.limits), Log: b.log}),
 				Refusals: records, Log: b.log, Tracer: f.tracer,
 				Limits: bridge.Limits{Calls: b.cfg.ToolCalls, Bytes: int64(b.cfg.ToolMiB) << 20, CallTime: b.cfg.ToolTimeout},
 			}),
@@ -95,7 +102,7 @@ func (b *builder) openSandboxes(
 			PerTenant: b.cfg.MaxSandboxesPerTenant, Queue: b.cfg.QueueLength, QueueTime: b.cfg.QueueTimeout, ReclaimIdle: b.cfg.ReclaimIdle,
 			MaxAge: b.cfg.MaxAge, AgeGrace: b.cfg.MaxAgeGrace, Activity: b.cfg.Activity,
 		},
-		Instances: orchestrator.Instances{MaxInstances: b.cfg.MaxSandboxes, Live: w.live, Execs: w.execs},
+		Instances: orchestrator.Instances{MaxInstances: b.cfg.MaxSandboxes, Live: w.live, Execs: w.execs, Feeds: w.feeds},
 		Limits:    s.limits, Metrics: s.metrics, Tracer: f.tracer, StartTime: b.cfg.StartTimeout, Log: b.log,
 	})
 	if err != nil {
@@ -110,13 +117,13 @@ func (b *builder) openSandboxes(
 	return s, nil
 }
 
-// openSkills opens the library of skills.
-func (b *builder) openSkills(ctx context.Context, data *dataFolder, x *extensionSet) (*skill.Library, *skill.Views, error) {
+// openSkills opens the library of skills. templates are those of the server; nil: they are not known.
+func (b *builder) openSkills(ctx context.Context, data *dataFolder, x *extensionSet, templates []string) (*skill.Library, *skill.Views, error) {
 	if err := x.files.Problem(); err != nil {
 		b.log.Error("skills: the configuration is broken", "error", err)
 	}
 	dir := filepath.Join(data.path, "skills")
-	public, err := (&skillSources{cfg: b.cfg, into: filepath.Join(dir, data.ofSlot("sourced")), log: b.log}).public(ctx)
+	public, err := (&skillSources{cfg: b.cfg, templates: templates, into: filepath.Join(dir, data.ofSlot("sourced")), addresses: x.from, log: b.log}).public(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,7 +159,7 @@ func codeSettings(c config.CodeExecution) func(tenant string) sandbox.CodeSettin
 	return func(tenant string) sandbox.CodeSettings {
 		r := c.Of(tenant)
 		return sandbox.CodeSettings{
-			Disabled: !r.Enabled, Mode: r.APIMode(), AutoThreshold: r.AutoThreshold, Language: r.Language,
+			Disabled: !r.Enabled, Mode: r.APIMode(), AutoTokens: r.AutoTokens(), Language: r.Language,
 			Timeout: time.Duration(r.SandboxTimeout) * time.Second, MaxOutputChars: r.MaxOutputChars,
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/tools/channels"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
@@ -63,7 +64,7 @@ func (b *builder) scratch(ctx context.Context, d driver.Driver, h *hub.Hub) (*Sc
 		return nil, err
 	}
 	x.changes.listen(h.LookAgain)
-	s, err := b.openSandboxes(ctx, f, m, x, w, h, policy.AllowAll{})
+	s, err := b.openSandboxes(ctx, f, m, x, w, &toolSet{hub: h, channels: channels.New(channels.Options{})}, policy.AllowAll{})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (b *builder) skillLibrary(ctx context.Context) (*skill.Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, _, err := b.openSkills(ctx, f.data, x)
+	l, _, err := b.openSkills(ctx, f.data, x, nil)
 	return l, err
 }
 

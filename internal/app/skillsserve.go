@@ -3,14 +3,18 @@ package app
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/platform/download"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3"
+	"github.com/skerry-sandbox/skerry/internal/plugins"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
 	"github.com/skerry-sandbox/skerry/internal/skills/install"
@@ -18,39 +22,44 @@ import (
 	"github.com/skerry-sandbox/skerry/skills"
 )
 
-// skillInstalls makes what installs skills for users. They may read from S3 when buckets are configured.
-func (b *builder) skillInstalls(f *foundation, library *skill.Library) (*install.Installer, error) {
-	o := install.Options{
-		Library: library, Audit: f.audit, Dir: filepath.Join(f.data.path, "skills", f.data.ofSlot("install")),
-		Strict: b.cfg.StrictInstall, StrictFrontmatter: b.cfg.StrictFrontmatter, Trust: b.cfg.TrustInstalls, Log: b.log,
-	}
+// skillInstalls makes what installs skills for users. They may read from the web, and from S3 when buckets
+// are configured.
+func (b *builder) skillInstalls(f *foundation, x *extensionSet, library *skill.Library) (*install.Installer, error) {
+	web := download.New(x.from)
+	b.onClose(web.Close)
+	from := source.Addresses{Web: web}
 	if len(b.cfg.S3.Buckets) > 0 {
-		from, err := S3Options(b.cfg.S3)
+		options, err := S3Options(b.cfg.S3)
 		if err != nil {
 			return nil, err
 		}
-		from.Buckets = b.cfg.S3.Buckets
-		client, err := s3.New(from)
+		options.Buckets = b.cfg.S3.Buckets
+		client, err := s3.New(options)
 		if err != nil {
 			return nil, err
 		}
 		b.onClose(client.Close)
-		o.Fetcher = client
+		from.S3 = client
 	}
-	return install.New(o)
+	return install.New(install.Options{
+		Library: library, Audit: f.audit, Dir: filepath.Join(f.data.path, "skills", f.data.ofSlot("install")), Fetcher: from, Registry: plugins.NewSkillRegistry(x.plugins),
+		Strict: b.cfg.StrictInstall, StrictFrontmatter: b.cfg.StrictFrontmatter, Trust: b.cfg.TrustInstalls, Log: b.log,
+	})
 }
 
 // skillSources are where the skills for all users come from.
 type skillSources struct {
-	cfg  config.Config
-	into string // folder for fetched sources; it is emptied
-	log  *slog.Logger
+	cfg       config.Config
+	templates []string       // of the server; nil: they are not known
+	into      string         // folder for fetched sources; it is emptied
+	addresses []netip.Prefix // that may be fetched from besides the public internet
+	log       *slog.Logger
 }
 
 // public returns the sources of the skills for all users: the configured folder, else the compiled-in one,
 // then the sources of skill_sources. The server follows changes of folders. It reads archives and objects
 // now, into a folder that it empties first. It logs and leaves out a source that fails: a store that is down
-// must not keep a server from starting.
+// must not keep a server from starting. A list that is wrong does.
 func (p *skillSources) public(ctx context.Context) ([]skill.Source, error) {
 	public := []skill.Source{{Dir: filepath.Join(p.cfg.Skills, "public")}}
 	if p.cfg.Skills == "" {
@@ -64,6 +73,9 @@ func (p *skillSources) public(ctx context.Context) ([]skill.Source, error) {
 		return public, nil
 	}
 	list, err := source.Read(p.cfg.SkillSources)
+	if err == nil && p.templates != nil {
+		err = list.CheckTemplates(p.templates)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("skill_sources: %w", err)
 	}
@@ -76,24 +88,21 @@ func (p *skillSources) public(ctx context.Context) ([]skill.Source, error) {
 	}
 	defer done()
 	for i, e := range list.Sources {
+		from := skill.Source{Untrusted: e.Untrusted(), Defaults: e.Defaults(), Findings: e.Findings()}
 		if dir := list.Folder(e); dir != "" && !IsSkill(dir) {
-			public = append(public, skill.Source{Dir: dir, Untrusted: e.Untrusted()})
-			continue
-		}
-		if e.Type == source.TypeEmbedded && e.Name == "" {
-			sub, err := fs.Sub(skills.FS, "public")
-			if err != nil {
+			from.Dir = dir
+		} else if e.Type == source.TypeEmbedded && e.Name == "" {
+			if from.FS, err = fs.Sub(skills.FS, "public"); err != nil {
 				return nil, err
 			}
-			public = append(public, skill.Source{FS: sub, Untrusted: e.Untrusted()})
-			continue
+		} else {
+			from.Dir = filepath.Join(p.into, fmt.Sprint(i))
+			if err := fetchSkill(ctx, finder, list.One(e), from.Dir); err != nil {
+				p.log.Error("a source of skills is left out", "source", i, "type", e.Type, "error", err)
+				continue
+			}
 		}
-		at := filepath.Join(p.into, fmt.Sprint(i))
-		if err := fetchSkill(ctx, finder, list.One(e), at); err != nil {
-			p.log.Error("a source of skills is left out", "source", i, "type", e.Type, "error", err)
-			continue
-		}
-		public = append(public, skill.Source{Dir: at, Untrusted: e.Untrusted()})
+		public = append(public, from)
 	}
 	return public, nil
 }
@@ -109,8 +118,9 @@ func (p *skillSources) finder() (_ source.Finder, done func(), err error) {
 	if err != nil {
 		return f, nil, err
 	}
-	f.S3 = client
-	return f, func() { _ = client.Close() }, os.MkdirAll(f.Temp, 0o700)
+	web := download.New(p.addresses)
+	f.Fetcher = source.Addresses{S3: client, Web: web}
+	return f, func() { _ = errors.Join(client.Close(), web.Close()) }, os.MkdirAll(f.Temp, 0o700)
 }
 
 // fetchSkill puts the skill of one source p.into a folder of skills.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ func TestSkillSources(t *testing.T) {
 	skillFolder(t, dir, "many/first", "other.md", "x")
 	skillFolder(t, dir, "single")
 	list := filepath.Join(dir, "skills.json")
-	text := `{"sources":[{"type":"file","path":"none.skill"},{"type":"dir","path":"many"},{"type":"dir","path":"single"},{"type":"embedded"}]}`
+	text := `{"sources":[{"type":"file","path":"none.skill"},{"type":"dir","path":"many"},{"type":"dir","path":"single","trusted":false},{"type":"embedded"}]}`
 	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +50,32 @@ func TestSkillSources(t *testing.T) {
 		}
 		var names []string
 		for _, s := range set.List() {
+			if s.Trusted != (s.Name != "single") && !s.Broken {
+				t.Errorf("%s: trusted is %v", s.Name, s.Trusted)
+			}
 			if !s.Broken {
 				names = append(names, s.Name)
 			}
 		}
-		if got := strings.Join(names, " "); got != "csv-profile first second single" {
+		if got := strings.Join(names, " "); got != "charts csv-profile documents first pdf research-notes second single spreadsheets" {
 			t.Errorf("%s", got)
 		}
 	}
 	if !strings.Contains(log.String(), "none.skill") {
 		t.Errorf("the log does not name the source that failed: %s", &log)
+	}
+	p.cfg.Skills, p.cfg.SkillSources = "", ""
+	if public, err := p.public(t.Context()); err != nil || len(public) != 1 {
+		t.Errorf("%v, %v", public, err)
+	} else if _, err := fs.Stat(public[0].FS, "csv-profile/SKILL.md"); err != nil {
+		t.Errorf("without any setting: %v", err)
+	}
+	p.cfg.SkillSources, p.templates = list, []string{"base", "data"}
+	if err := os.WriteFile(list, []byte(`{"sources":[{"type":"dir","path":"single","template":"dta"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.public(t.Context()); !errors.Is(err, sandbox.Invalid) || !strings.Contains(err.Error(), `"dta"; this server has the templates base, data`) {
+		t.Errorf("a template that is not there: %v", err)
 	}
 	p.cfg.SkillSources = filepath.Join(dir, "none.json")
 	if _, err := p.public(t.Context()); !errors.Is(err, sandbox.NotFound) {

@@ -24,8 +24,10 @@ type CodeRules struct {
 	// Mode is auto, always or code (tools are called by code), never or direct (tools are registered
 	// with the model).
 	Mode string `yaml:"mode"`
-	// AutoThreshold is how many tools the mode auto still offers directly.
-	AutoThreshold int `yaml:"auto_threshold"`
+	// AutoThresholdTokens is how many tokens the definitions may have that the mode auto still offers directly.
+	AutoThresholdTokens int `yaml:"auto_threshold_tokens"`
+	// AutoThreshold is the older form, a number of tools; nil: it is not used.
+	AutoThreshold *int `yaml:"auto_threshold"`
 	// Language is that of execute_code when a call names none.
 	Language string `yaml:"language"`
 	// SandboxTimeout is how many seconds code may run when a call does not say, 1 to 120.
@@ -36,12 +38,13 @@ type CodeRules struct {
 
 // TenantRules are CodeRules that may be left out.
 type TenantRules struct {
-	Enabled        *bool   `yaml:"enabled"`
-	Mode           *string `yaml:"mode"`
-	AutoThreshold  *int    `yaml:"auto_threshold"`
-	Language       *string `yaml:"language"`
-	SandboxTimeout *int    `yaml:"sandbox_timeout"`
-	MaxOutputChars *int    `yaml:"max_output_chars"`
+	Enabled             *bool   `yaml:"enabled"`
+	Mode                *string `yaml:"mode"`
+	AutoThresholdTokens *int    `yaml:"auto_threshold_tokens"`
+	AutoThreshold       *int    `yaml:"auto_threshold"`
+	Language            *string `yaml:"language"`
+	SandboxTimeout      *int    `yaml:"sandbox_timeout"`
+	MaxOutputChars      *int    `yaml:"max_output_chars"`
 }
 
 // Of returns the rules of a tenant.
@@ -49,7 +52,10 @@ func (c *CodeExecution) Of(tenant string) CodeRules {
 	r, own := c.CodeRules, c.Tenants[tenant]
 	override(&r.Enabled, own.Enabled)
 	override(&r.Mode, own.Mode)
-	override(&r.AutoThreshold, own.AutoThreshold)
+	if own.AutoThresholdTokens != nil || own.AutoThreshold != nil { // a tenant's own limit wins in either form
+		r.AutoThreshold = own.AutoThreshold
+	}
+	override(&r.AutoThresholdTokens, own.AutoThresholdTokens)
 	override(&r.Language, own.Language)
 	override(&r.SandboxTimeout, own.SandboxTimeout)
 	override(&r.MaxOutputChars, own.MaxOutputChars)
@@ -62,6 +68,20 @@ func override[T any](field, own *T) {
 	}
 }
 
+// tokensPerTool is what a tool counts in the older form of the threshold. Its default was 20 tools.
+const (
+	tokensPerTool     = 150
+	defaultAutoTokens = 20 * tokensPerTool
+)
+
+// AutoTokens returns how many tokens the definitions may have that the mode auto still offers directly.
+func (r CodeRules) AutoTokens() int {
+	if r.AutoThreshold != nil {
+		return *r.AutoThreshold * tokensPerTool
+	}
+	return r.AutoThresholdTokens
+}
+
 // modes are the names of a mode, those of the API and those of older configurations.
 var modes = map[string]string{"auto": "auto", "always": "code", "code": "code", "never": "direct", "direct": "direct"}
 
@@ -72,14 +92,24 @@ func (r CodeRules) APIMode() string { return modes[r.Mode] }
 const (
 	maxCodeSeconds = 120
 	maxOutputChars = 1 << 20
-	maxThreshold   = 100_000
+	maxThreshold   = 100_000 // tools
 )
 
 // check reports every value that cannot be right, of all tenants.
 func (c *CodeExecution) check(bad func(key, format string, args ...any)) {
+	twice := func(at string) {
+		bad(at+".auto_threshold", "it is the older form of auto_threshold_tokens, and both are set: keep auto_threshold_tokens")
+	}
 	c.CodeRules.check("code_execution", bad)
+	if c.AutoThreshold != nil && c.AutoThresholdTokens != defaultAutoTokens {
+		twice("code_execution")
+	}
 	for _, tenant := range slices.Sorted(maps.Keys(c.Tenants)) {
-		c.Of(tenant).check("code_execution.tenants."+tenant, bad)
+		at := "code_execution.tenants." + tenant
+		c.Of(tenant).check(at, bad)
+		if own := c.Tenants[tenant]; own.AutoThreshold != nil && own.AutoThresholdTokens != nil {
+			twice(at)
+		}
 	}
 }
 
@@ -96,7 +126,10 @@ func (r CodeRules) check(at string, bad func(key, format string, args ...any)) {
 	}
 	oneOf("mode", r.Mode, slices.Sorted(maps.Keys(modes)))
 	oneOf("language", r.Language, []string{"bash", "javascript", "python", "typescript"})
-	between("auto_threshold", r.AutoThreshold, 0, maxThreshold)
+	between("auto_threshold_tokens", r.AutoThresholdTokens, 0, maxThreshold*tokensPerTool)
+	if r.AutoThreshold != nil {
+		between("auto_threshold", *r.AutoThreshold, 0, maxThreshold)
+	}
 	between("sandbox_timeout", r.SandboxTimeout, 1, maxCodeSeconds)
 	between("max_output_chars", r.MaxOutputChars, 1, maxOutputChars)
 }

@@ -77,9 +77,7 @@ type Config struct {
 	Plugins Plugins `yaml:"plugins"`
 	// Secrets says where secrets come from and how they are kept.
 	Secrets Secrets `yaml:"secrets"`
-	// ToolDrift says what becomes of a tool of an MCP server that is not as it was first seen, or approved: "record", or
-	// "quarantine": no caller gets it until it is approved. A server's own "drift" wins.
-	ToolDrift string `yaml:"tool_drift"`
+	Tools   `yaml:",inline"`
 	// S3 is where skills are installed from by s3://bucket/key.
 	S3 S3 `yaml:"s3"`
 	// Extensions is extensions_config.json (mcpServers); empty means <data>/extensions_config.json.
@@ -99,11 +97,6 @@ type Config struct {
 	Lifecycle    `yaml:",inline"`
 	// StartTimeout bounds the start of one sandbox.
 	StartTimeout time.Duration `yaml:"start_timeout"`
-	// ToolCalls bounds how many tools one exec may call, ToolMiB the results of them together, and
-	// ToolTimeout each call.
-	ToolCalls   int           `yaml:"tool_calls_per_exec"`
-	ToolMiB     int           `yaml:"tool_mib_per_exec"`
-	ToolTimeout time.Duration `yaml:"tool_timeout"`
 	// Approvals says how people are asked about calls.
 	Approvals Approvals `yaml:"approvals"`
 	// LogLevel is debug, info, warn or error.
@@ -155,14 +148,15 @@ type Authority struct {
 
 // Drivers says what starts sandboxes.
 type Drivers struct {
-	// Driver is auto, docker, oci, containerd or kubernetes.
+	// Driver is auto, docker, oci, containerd, kubernetes or remote.
 	Driver string `yaml:"driver"`
 	// CgroupParent is the cgroup below which those of sandboxes are; empty: beside the host's services.
 	CgroupParent string `yaml:"cgroup_parent"`
-	// Docker, Containerd and Kubernetes are for the drivers of these names.
+	// Docker, Containerd, Kubernetes and Remote are for the drivers of these names.
 	Docker     Docker     `yaml:"docker"`
 	Containerd Containerd `yaml:"containerd"`
 	Kubernetes Kubernetes `yaml:"kubernetes"`
+	Remote     Remote     `yaml:"remote"`
 }
 
 // Docker says where the engine is.
@@ -189,15 +183,16 @@ func Default() Config {
 			Docker:     Docker{Address: "/var/run/docker.sock"},
 			Containerd: Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 			Kubernetes: defaultKubernetes(),
+			Remote:     Remote{Template: "base"},
 		},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		Approvals:  Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
 		Workspaces: Workspaces{Mode: "sync", Delay: 5 * time.Second, UserEnvMiB: 64},
 		S3:         S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), Audit: defaultAudit(), Plugins: defaultPlugins(), StartTimeout: 60 * time.Second,
-		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, ToolDrift: "record", LogLevel: "info", DiskQuota: "auto",
+		Tools: defaultTools(), LogLevel: "info", DiskQuota: "auto",
 		Tracing: Tracing{SamplePercent: 100},
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
-			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
+			Enabled: true, Mode: "auto", AutoThresholdTokens: defaultAutoTokens, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
 		}},
 	}
 }
@@ -298,6 +293,12 @@ func set(f reflect.Value, text string) error {
 			return errors.New("want a whole number")
 		}
 		f.SetInt(int64(n))
+	case *int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return errors.New("want a whole number")
+		}
+		f.Set(reflect.ValueOf(&n))
 	case time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {
@@ -362,7 +363,7 @@ func (c *Config) Check() error {
 		sort.Strings(allowed)
 		bad(key, "%q is not one of %s", v, strings.Join(allowed, ", "))
 	}
-	oneOf("driver", c.Driver, "auto", "docker", "oci", "containerd", "kubernetes")
+	oneOf("driver", c.Driver, "auto", "docker", "oci", "containerd", "kubernetes", "remote")
 	if (c.Driver == "docker" || c.Driver == "auto") && !filepath.IsAbs(c.Docker.Address) {
 		bad("docker.address", "%q is not the absolute path of a unix socket", c.Docker.Address)
 	}
@@ -374,9 +375,12 @@ func (c *Config) Check() error {
 		if c.Kubernetes.Workspaces == "volume" && c.Workspaces.Store != "" {
 			bad("workspaces", "keeps what is in the data folder, and with kubernetes.workspaces volume the files of threads are not there: back up the volumes")
 		}
-		if c.DiskQuota == "auto" { // a workspace is a copy of what is in a volume that has a limit of its own
-			c.DiskQuota = "off"
-		}
+	}
+	if c.Driver == "remote" {
+		c.Remote.check(bad)
+	}
+	if c.DiskQuota == "auto" && (c.Driver == "kubernetes" || c.Driver == "remote") { // a workspace is a copy, which is bounded when it is made
+		c.DiskQuota = "off"
 	}
 	oneOf("disk_quota", c.DiskQuota, "auto", "kernel", "image", "off")
 	for key, n := range map[string]int{"disk_image_mib": c.DiskImageMiB, "user_disk_mib": c.UserDiskMiB} {
@@ -389,6 +393,7 @@ func (c *Config) Check() error {
 	}
 	oneOf("auth", c.Auth, "auto", "keys", "none")
 	oneOf("tool_drift", c.ToolDrift, "record", "quarantine")
+	c.Packs.check(bad)
 	oneOf("log_level", c.LogLevel, "debug", "info", "warn", "error")
 	if c.Auth == "none" && !c.Loopback() {
 		bad("auth", "none is for a loopback listener only, and %s is not one", c.Listen)
@@ -429,7 +434,7 @@ func (c *Config) Check() error {
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
 	}
-	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.SkillSources, &c.Extensions, &c.Sandboxd, &c.TLS.Cert, &c.TLS.Key, &c.TLS.ClientCA, &c.Authority.Cert, &c.Authority.Key, &c.Kubernetes.Kubeconfig} {
+	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.SkillSources, &c.Extensions, &c.Sandboxd, &c.TLS.Cert, &c.TLS.Key, &c.TLS.ClientCA, &c.Authority.Cert, &c.Authority.Key, &c.Kubernetes.Kubeconfig, &c.Remote.APIKeyFile, &c.Remote.Bridge} {
 		if *p == "" {
 			continue
 		}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -34,7 +35,7 @@ func TestEnvironmentWinsOverFile(t *testing.T) {
 
 func TestEveryFieldHasItsVariable(t *testing.T) {
 	samples := map[reflect.Kind]string{
-		reflect.String: "x", reflect.Slice: "x", reflect.Int: "7", reflect.Int64: "7s", reflect.Bool: "false", reflect.Map: "{acme: {mode: never}}",
+		reflect.String: "x", reflect.Slice: "x", reflect.Int: "7", reflect.Int64: "7s", reflect.Bool: "false", reflect.Map: "{acme: {mode: never}}", reflect.Pointer: "7",
 	}
 	own := "{acme/ann: {execs: 3}}"
 	before := Default().Keys()
@@ -83,11 +84,11 @@ func TestSecretsKeyFile(t *testing.T) {
 
 func TestCodeExecution(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
-	text := "code_execution:\n  mode: always\n  auto_threshold: 5\n  sandbox_timeout: 60\n  tenants:\n    acme: {mode: never, language: python}\n"
+	text := "code_execution:\n  mode: always\n  auto_threshold_tokens: 5000\n  sandbox_timeout: 60\n  tenants:\n    acme: {mode: never, language: python}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Load(file, env(map[string]string{"SKERRY_CODE_EXECUTION_AUTO_THRESHOLD": "7"}))
+	c, err := Load(file, env(map[string]string{"SKERRY_CODE_EXECUTION_AUTO_THRESHOLD_TOKENS": "7000"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,19 +96,57 @@ func TestCodeExecution(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, acme := c.CodeExecution.Of("other"), c.CodeExecution.Of("acme")
-	if all.APIMode() != "code" || all.AutoThreshold != 7 || all.Language != "typescript" || all.SandboxTimeout != 60 || !all.Enabled {
+	if all.APIMode() != "code" || all.AutoTokens() != 7000 || all.Language != "typescript" || all.SandboxTimeout != 60 || !all.Enabled {
 		t.Errorf("all: %+v", all)
 	}
-	if acme.APIMode() != "direct" || acme.AutoThreshold != 7 || acme.Language != "python" || acme.SandboxTimeout != 60 {
+	if acme.APIMode() != "direct" || acme.AutoTokens() != 7000 || acme.Language != "python" || acme.SandboxTimeout != 60 {
 		t.Errorf("acme: %+v", acme)
 	}
-	c.CodeExecution.SandboxTimeout, c.CodeExecution.AutoThreshold = 121, -1
+	c.CodeExecution.SandboxTimeout, c.CodeExecution.AutoThresholdTokens = 121, -1
 	wrong := "cobol"
 	c.CodeExecution.Tenants["acme"] = TenantRules{Mode: &wrong, Language: &wrong}
 	err = c.Check()
-	for _, want := range []string{"code_execution.sandbox_timeout:", "code_execution.auto_threshold:", "code_execution.tenants.acme.mode:", "code_execution.tenants.acme.language:"} {
+	for _, want := range []string{"code_execution.sandbox_timeout:", "code_execution.auto_threshold_tokens:", "code_execution.tenants.acme.mode:", "code_execution.tenants.acme.language:"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not named in %v", want, err)
+		}
+	}
+}
+
+// TestOlderThreshold: a number of tools is read as tokens, for all and for a tenant, and both forms together are refused.
+func TestOlderThreshold(t *testing.T) {
+	for text, want := range map[string][2]int{ // for all, and for acme
+		"{auto_threshold: 20}": {3000, 3000},
+		"{auto_threshold: 0}":  {0, 0},
+		"{auto_threshold: 5, tenants: {acme: {auto_threshold_tokens: 300}}}":    {750, 300},
+		"{auto_threshold_tokens: 300, tenants: {acme: {auto_threshold: 1000}}}": {300, 150_000},
+		"{auto_threshold: 5, tenants: {acme: {language: python}}}":              {750, 750},
+		"{tenants: {acme: {auto_threshold: 5, mode: auto}}}":                    {3000, 750},
+	} {
+		file := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(file, []byte("code_execution: "+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(file, env(nil))
+		if err = errors.Join(err, c.Check()); err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := [2]int{c.CodeExecution.Of("other").AutoTokens(), c.CodeExecution.Of("acme").AutoTokens()}; got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+	c, err := Load("", env(map[string]string{
+		"SKERRY_CODE_EXECUTION_AUTO_THRESHOLD": "20", "SKERRY_CODE_EXECUTION_AUTO_THRESHOLD_TOKENS": "300",
+		"SKERRY_CODE_EXECUTION_TENANTS": "{acme: {auto_threshold: 1, auto_threshold_tokens: 1}}",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Check()
+	for _, want := range []string{"code_execution.auto_threshold: it is the older form of auto_threshold_tokens", "code_execution.tenants.acme.auto_threshold: it is"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
 		}
 	}
 }
@@ -227,5 +266,40 @@ func TestTaints(t *testing.T) {
 		if !slices.Equal(keys, []string{"kubernetes.tolerations"}) {
 			t.Errorf("%q: problems with %v", bad, keys)
 		}
+	}
+}
+
+// TestRemote: each setting that cannot be right is named once, and no error has the key.
+func TestRemote(t *testing.T) {
+	for name, c := range map[string]struct {
+		remote Remote
+		want   []string
+	}{
+		"E2B":            {Remote{URL: "https://api.e2b.app", APIKey: "e2b_00", Template: "base"}, nil},
+		"Skerry":         {Remote{URL: "http://127.0.0.1:8080", SandboxURL: "http://127.0.0.1:8080", Template: "nest"}, nil},
+		"nothing":        {Remote{Template: "base"}, []string{"remote.url"}},
+		"clear text":     {Remote{URL: "http://api.example.com", APIKey: "hunter2", Template: "base"}, []string{"remote.url"}},
+		"a path":         {Remote{URL: "https://api.example.com/v1", APIKey: "hunter2", Template: "base"}, []string{"remote.url"}},
+		"a user":         {Remote{URL: "https://me:hunter2@api.example.com", APIKey: "k", Template: "base"}, []string{"remote.url"}},
+		"no domain":      {Remote{URL: "https://sandboxes.example.com", APIKey: "hunter2", Template: "base"}, []string{"remote.sandbox_url"}},
+		"no key":         {Remote{URL: "https://api.example.com", Template: "base"}, []string{"remote.api_key"}},
+		"two keys":       {Remote{URL: "https://api.example.com", APIKey: "hunter2", APIKeyFile: "/key", Template: "base"}, []string{"remote.api_key"}},
+		"no word":        {Remote{URL: "https://api.example.com", APIKey: "hunter2 b", Template: "base"}, []string{"remote.api_key"}},
+		"no template":    {Remote{URL: "https://api.example.com", APIKey: "hunter2"}, []string{"remote.template"}},
+		"sandboxes' URL": {Remote{URL: "https://api.example.com", SandboxURL: "ftp://x", APIKey: "hunter2", Template: "base"}, []string{"remote.sandbox_url"}},
+	} {
+		var keys []string
+		c.remote.check(func(key, format string, args ...any) {
+			keys = append(keys, key)
+			if text := fmt.Sprintf(format, args...); strings.Contains(text, "hunter2") && name != "a user" {
+				t.Errorf("%s: %s", name, text)
+			}
+		})
+		if !slices.Equal(keys, c.want) {
+			t.Errorf("%s: problems with %v, want %v", name, keys, c.want)
+		}
+	}
+	if got := (&Remote{URL: "https://api.e2b.app"}).Domain(); got != "e2b.app" {
+		t.Errorf("the domain is %q", got)
 	}
 }

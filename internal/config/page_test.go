@@ -155,7 +155,7 @@ func sample() string {
 			}
 			off, value := "", s.Default()
 			if value == "" {
-				off, value = "#", map[string]string{"list": "[]", "map": "{}", "duration": "0s"}[s.Type()]
+				off, value = "#", map[string]string{"list": "[]", "map": "{}", "duration": "0s", "number": "null"}[s.Type()]
 			}
 			if value == "" {
 				value = `""`
@@ -190,7 +190,7 @@ func (s Setting) Type() string {
 	switch Default().Keys()[s.Key].(type) {
 	case string:
 		return "text"
-	case int:
+	case int, *int:
 		return "number"
 	case bool:
 		return "true or false"

@@ -9,8 +9,14 @@ import (
 
 // Plugins says what plugins may do.
 type Plugins struct {
-	// Addresses are networks that plugins may be fetched from, and their MCP servers connected to, besides the public
-	// internet, such as 10.1.0.0/16. Only these may be reached by http://.
+	// Path is the folder that holds installed/, whose folders are plugins of all users; empty: the plugins that are
+	// compiled in.
+	Path string `yaml:"path"`
+	// AutoMergeMCP puts the MCP servers of enabled plugins into the tool sets of their users.
+	AutoMergeMCP bool `yaml:"auto_merge_mcp"`
+	// Addresses are networks that plugins and archives of skills may be fetched from, and MCP servers of
+	// plugins connected to, besides the public internet, such as 10.1.0.0/16. Only these may be reached by
+	// http://.
 	Addresses []string `yaml:"addresses"`
 	// Folders of this host may be installed from, as they are and as git repositories by file://.
 	Folders []string `yaml:"folders"`
@@ -23,7 +29,7 @@ type Plugins struct {
 }
 
 func defaultPlugins() Plugins {
-	return Plugins{PackageHosts: []string{"registry.npmjs.org", "pypi.org", "files.pythonhosted.org"}}
+	return Plugins{AutoMergeMCP: true, PackageHosts: []string{"registry.npmjs.org", "pypi.org", "files.pythonhosted.org"}}
 }
 
 // Prefixes are Addresses, parsed. A single address is a network of one.
@@ -32,6 +38,9 @@ func (p Plugins) Prefixes() ([]netip.Prefix, error) { return networks.Parse(p.Ad
 func (p Plugins) check(bad func(key, format string, args ...any)) {
 	if _, err := p.Prefixes(); err != nil {
 		bad("plugins.addresses", "%s", err)
+	}
+	if filepath.Base(p.Path) == "installed" {
+		bad("plugins.path", "name the folder that holds installed/, not installed/ itself")
 	}
 	for _, f := range p.Folders {
 		if !filepath.IsAbs(f) || filepath.Clean(f) == "/" {

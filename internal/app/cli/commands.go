@@ -52,22 +52,20 @@ func newExec(api *client.Client) *cobra.Command {
 	return cmd
 }
 
-var languages = map[string]string{"ts": "typescript", "js": "javascript", "py": "python", "sh": "bash"}
-
 func newCode(api *client.Client) *cobra.Command {
-	var lang, inContext string
+	var lang, inContext, description string
 	var timeout int
 	var raw bool
 	cmd := &cobra.Command{
 		Use: "code THREAD FILE|-", Short: "Run a program text in a thread's sandbox; ends with its exit code",
-		Example: "  skerry code demo --lang py hello.py\n  echo 'console.log(6*7)' | skerry code demo -",
+		Example: "  skerry code demo --lang py hello.py\n  echo 'console.log(6*7)' | skerry code demo -\n  skerry code demo --lang wasm tool.wasm",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := readText(cmd.InOrStdin(), args[1])
 			if err != nil {
 				return err
 			}
-			res, err := api.SDK().Thread(args[0]).ExecuteCode(cmd.Context(), codeRequest(text, lang, inContext, timeout))
+			res, err := api.SDK().Thread(args[0]).ExecuteCode(cmd.Context(), codeRequest(text, lang, inContext, description, timeout))
 			if err != nil {
 				return client.Explain(err)
 			}
@@ -82,9 +80,10 @@ func newCode(api *client.Client) *cobra.Command {
 			return client.Ending(res)
 		},
 	}
-	cmd.Flags().StringVar(&lang, "lang", "typescript", "ts, js, py or sh")
+	cmd.Flags().StringVar(&lang, "lang", "typescript", "ts, js, py, sh or wasm: a module of at most 3 MiB, or from - the path of one in the sandbox")
 	output.RawFlag(cmd, &raw)
 	cmd.Flags().StringVar(&inContext, "context", "", "run it in this context, in its language: skerry contexts new")
+	cmd.Flags().StringVar(&description, "description", "", "what the program does, for the list of execs and the audit log")
 	cmd.Flags().IntVar(&timeout, "timeout", 30, "seconds, at most 120")
 	return cmd
 }

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,9 +23,6 @@ func newContexts(api *client.Client) *cobra.Command {
 		Use: "new THREAD", Short: "Make a context and print its id, for skerry code --context", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var made map[string]any
-			if full, ok := languages[lang]; ok {
-				lang = full
-			}
 			if err := api.Call(cmd.Context(), http.MethodPost, client.ThreadPath(args[0], "contexts"), map[string]any{"language": lang}, &made); err != nil {
 				return err
 			}
@@ -69,14 +68,17 @@ func showResult(cmd *cobra.Command, r map[string]json.RawMessage) {
 }
 
 // codeRequest is the body of execute_code: the language goes with it unless a context has its own.
-func codeRequest(text, lang, context string, timeout int) sdk.Code {
-	code := sdk.Code{Code: text, ContextID: context, TimeoutSeconds: float64(timeout)}
-	if context != "" {
-		return code
+func codeRequest(text, lang, context, description string, timeout int) sdk.Code {
+	code := sdk.Code{Code: text, ContextID: context, Description: description, TimeoutSeconds: float64(timeout)}
+	if context == "" {
+		code.Language = lang
 	}
-	if full, ok := languages[lang]; ok {
-		lang = full
+	switch {
+	case lang != "wasm":
+	case strings.HasPrefix(text, "\x00asm"):
+		code.Code = base64.StdEncoding.EncodeToString([]byte(text))
+	default:
+		code.Code = strings.TrimSpace(text)
 	}
-	code.Language = lang
 	return code
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ type demo struct {
 func newDemo(api *client.Client) *cobra.Command {
 	var dir, mcp, driverName string
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Show what a server does: a skill, code that calls tools, the audit trail",
+		Use: "demo", Short: "Show what a server does: a skill, a plugin's command, code that calls tools, the audit trail",
 		Long: "Starts a server on embedded defaults and shows what it does. With --server it shows the same of a server that is there, in a thread of its own, which it deletes; " +
 			"tools are called when that server knows those of `skerry demo tools` by the name \"" + demoServer + "\".",
 		Args: cobra.NoArgs,
@@ -74,7 +75,7 @@ func (d *demo) runAt(ctx context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, d.cleanUp(ctx))
 	}()
-	for _, step := range []func(context.Context) error{d.sandbox, d.findTools, d.skill, d.typescript, d.python, d.trail} {
+	for _, step := range []func(context.Context) error{d.sandbox, d.findTools, d.skill, d.command, d.typescript, d.python, d.trail} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func (d *demo) run(ctx context.Context, cfg config.Config) (err error) {
 		stop()
 		err = errors.Join(err, <-ended)
 	}()
-	for _, step := range []func(context.Context) error{d.sandbox, d.awaitTools, d.skill, d.typescript, d.python, d.trail, d.cleanUp} {
+	for _, step := range []func(context.Context) error{d.sandbox, d.awaitTools, d.skill, d.command, d.typescript, d.python, d.trail, d.cleanUp} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -247,6 +248,49 @@ func (d *demo) skill(ctx context.Context) error {
 	}
 	for _, f := range res.Files {
 		fmt.Fprintf(d.out, "%s %s  %d bytes  sha256 %s\n", f.Change, f.Path, f.Bytes, f.SHA256)
+	}
+	return nil
+}
+
+// The command that the demo runs, of a plugin that comes with the server.
+const (
+	demoPlugin  = "data-analysis"
+	demoCommand = "explore"
+	demoTask    = "/mnt/user-data/uploads/islands.csv Do larger islands have more inhabitants?"
+)
+
+// fenced finds the first block of shell code in a message for an agent.
+var fenced = regexp.MustCompile("(?s)```sh\n(.*?)```")
+
+// command invokes a plugin's command. It shows the message that an agent gets, and does what the message says first.
+func (d *demo) command(ctx context.Context) error {
+	thread := d.api.SDK().Thread(d.thread)
+	msg, err := thread.Command(ctx, demoPlugin, demoCommand, demoTask)
+	if errors.Is(err, sdk.NotFound) {
+		d.say("The server has no plugin %q, or its command %q: setting plugins.path", demoPlugin, demoCommand)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.say("Command /%s:%s %s\n   becomes this message for an agent:", demoPlugin, demoCommand, demoTask)
+	for line := range strings.Lines(msg.Message) {
+		fmt.Fprint(d.out, "   | ", line)
+	}
+	code := fenced.FindStringSubmatch(msg.Message)
+	if code == nil {
+		return errors.New("the message has no code to run")
+	}
+	d.say("The demo has no agent, and runs the message's code itself")
+	res, err := client.Stream(thread.StreamExec(ctx, sdk.Command{Command: code[1], ReportFiles: true}), d.out, d.out)
+	if err != nil {
+		return err
+	}
+	if err := client.Ending(res); err != nil {
+		return fmt.Errorf("the command's code failed: %w", err)
+	}
+	if len(res.Files) == 0 {
+		return errors.New("the command's code wrote no file")
 	}
 	return nil
 }

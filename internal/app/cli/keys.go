@@ -67,7 +67,7 @@ func newKeyCreate(api *client.Client) *cobra.Command {
 	cmd.Flags().StringVar(&k.Tenant, "tenant", "", "tenant of its calls: your own when you ask a server, default with --data or --redis")
 	cmd.Flags().StringVar(&k.User, "user", "local", "user of its calls")
 	cmd.Flags().BoolVar(&k.Admin, "admin", false, "the same as --role admin")
-	cmd.Flags().StringVar((*string)(&k.Role), "role", "", "agent (the default), developer, admin or auditor")
+	cmd.Flags().StringVar((*string)(&k.Role), "role", "", "agent (the default), developer, admin, auditor or pack")
 	cmd.Flags().StringSliceVar(&k.Capabilities, "capability", nil, "what tools may require of it; may be given many times")
 	cmd.Flags().StringSliceVar(&k.Threads, "thread", nil, "the only threads it is good for: a name, or the beginning of names with a * behind it; may be given many times")
 	cmd.Flags().BoolVar(&k.ActFor, "act-for", false, "may name another user in On-Behalf-Of")

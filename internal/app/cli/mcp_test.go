@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -114,7 +115,7 @@ func TestMCPExitCodes(t *testing.T) {
 			t.Errorf("%s: code %d, want %d:\n%s%s", name, code, c.code, out, errs)
 		}
 	}
-	if code, _, errs := run(t, "", "mcp", "lsit"); code != 2 || !strings.Contains(errs, "list, call, generate, login, logout, install and drift") {
+	if code, _, errs := run(t, "", "mcp", "lsit"); code != 2 || !strings.Contains(errs, "list, search, call, activate, put-away, generate, login, logout, install, drift and serve") {
 		t.Errorf("no such command: %d %s", code, errs)
 	}
 	if code, out, _ := run(t, "", "mcp"); code != 0 || !strings.Contains(out, "Exit codes") {
@@ -144,6 +145,13 @@ func TestMCPPartial(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(out), &done); err != nil || code != 5 || done.Tools != 3 || done.Servers != 1 || done.Failed["gone"] == "" {
 		t.Errorf("generate: %d %v\n%s", code, err, out)
+	}
+	dir = filepath.Join(t.TempDir(), "one")
+	if code, out, errs = run(t, "", "mcp", "generate", "--config", file, "--output", dir, "--server", "shop"); code != 0 || !strings.Contains(out, "1 server, 3 tools: ") {
+		t.Errorf("generate --server: %d\n%s%s", code, out, errs)
+	}
+	if made, err := os.ReadDir(filepath.Join(dir, "servers")); err != nil || !slices.ContainsFunc(made, func(e os.DirEntry) bool { return e.Name() == "shop" }) {
+		t.Errorf("%v, %v", made, err)
 	}
 }
 

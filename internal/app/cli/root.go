@@ -58,7 +58,7 @@ func NewRoot() *cobra.Command {
 			api.Key = os.Getenv("SKERRY_API_KEY")
 		}
 	}
-	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), newExec(&api), newCode(&api), newContexts(&api), newThread(&api), audit.New(&api), newApprovals(&api), mcp.New(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), skills.New(&api), newTemplates(&api), newUsage(&api), newVersion())
+	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), newExec(&api), newCode(&api), newCommands(&api), newContexts(&api), newThread(&api), newEvents(&api), audit.New(&api), newApprovals(&api), mcp.New(&api), newPacks(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), skills.New(&api), newTemplates(&api), newUsage(&api), newVersion())
 	return root
 }
 

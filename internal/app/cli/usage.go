@@ -46,11 +46,20 @@ func newUsage(api *client.Client) *cobra.Command {
 	return cmd
 }
 
+// share is a part of all, in percent.
+func share(part, all int64) string {
+	if all == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d%%", 100*part/all)
+}
+
 func writeUsage(w io.Writer, r sandbox.UsageReport) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "OF\tREQUESTS\tREFUSED\tEXECS\tEXEC S\tCPU S\tTOOL CALLS\tSTARTS\tSANDBOX S")
+	fmt.Fprintln(tw, "OF\tREQUESTS\tREFUSED\tEXECS\tEXEC S\tCPU S\tTOOL CALLS\tBY CODE\tRESULTS KB\tRETURNED KB\tSTARTS\tSANDBOX S")
 	row := func(of string, u sandbox.UsageAmounts) {
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%.1f\t%.1f\t%d\t%d\t%.0f\n", of, u.Requests, u.Refused, u.Execs, u.ExecSeconds, u.CPUSeconds, u.ToolCalls, u.SandboxStarts, u.SandboxSeconds)
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%.1f\t%.1f\t%d\t%s\t%.1f\t%.1f\t%d\t%.0f\n", of, u.Requests, u.Refused, u.Execs, u.ExecSeconds, u.CPUSeconds,
+			u.ToolCalls, share(u.CodeToolCalls, u.ToolCalls), float64(u.ToolResultBytes)/1000, float64(u.ReturnedBytes)/1000, u.SandboxStarts, u.SandboxSeconds)
 	}
 	for _, i := range r.Items {
 		row(i.Day+i.User+i.KeyID, i.UsageAmounts)

@@ -102,6 +102,9 @@ func (e *examination) checks() []doctor.Check {
 			names = []string{"kubernetes"}
 			list = append(list, doctor.Check{Name: "cluster", Within: stateWait, Run: clusterChecks{e}.cluster})
 		}
+		if e.cfg.Driver == "remote" { // else no service is named
+			names = []string{"remote"}
+		}
 		for _, name := range names {
 			state := doctor.Warning
 			if e.cfg.Driver == name {
@@ -269,7 +272,7 @@ func (e templateChecks) driver(ctx context.Context, r *doctor.Report, name strin
 	fixes := map[string]string{
 		"docker": "start dockerd (systemctl start docker), or choose another driver with --driver", "oci": "install runc or runsc where PATH leads",
 		"containerd": "start containerd (systemctl start containerd), or mend containerd.address",
-		"kubernetes": "see the lines of the cluster",
+		"kubernetes": "see the lines of the cluster", "remote": "mend remote.url, remote.sandbox_url or remote.api_key, or wait until the service answers",
 	}
 	switch {
 	case err == nil && chosen == name:
@@ -308,6 +311,10 @@ func (e templateChecks) runtimes(ctx context.Context, r *doctor.Report) {
 		about, _ = teller.About(ctx) //nolint:errcheck // then nothing is told
 	}
 	wanted := e.wantedRuntimes()
+	if caps.AtService {
+		e.service(r, caps)
+		caps.Runtimes = nil // what it says of them is not shown
+	}
 	for _, rt := range caps.Runtimes {
 		userns := "it has a user namespace of its own"
 		if without := caps.NoUserNamespace[rt]; without != "" {
@@ -329,6 +336,15 @@ func (e templateChecks) runtimes(ctx context.Context, r *doctor.Report) {
 			r.Warn(rt, about.Advice[rt], "cannot be used: %s", why)
 		}
 	}
+}
+
+// service says what is a service's to promise, and not this server's.
+func (templateChecks) service(r *doctor.Report, caps driver.Capabilities) {
+	r.OK("service", "isolation, memory, CPU time and disk of sandboxes are the service's to promise; it sees their files, code and calls of tools")
+	for _, p := range slices.Sorted(maps.Keys(caps.Unkept)) {
+		r.OK(string(p), "not promised by this server: %s", caps.Unkept[p])
+	}
+	r.OK("calls", "sandboxes are not paused, weighed or measured, and have no ports")
 }
 
 // versionWait bounds asking a program for its version.

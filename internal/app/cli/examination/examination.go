@@ -97,7 +97,7 @@ const scratchPrefix = "skerry-doctor-"
 func (e *examination) open(context.Context) (done func(), err error) {
 	e.notes = &noteLog{}
 	e.log = slog.New(e.notes)
-	e.drivers = map[string]*later[driver.Driver]{"docker": newLater[driver.Driver](), "oci": newLater[driver.Driver](), "containerd": newLater[driver.Driver](), "kubernetes": newLater[driver.Driver]()}
+	e.drivers = map[string]*later[driver.Driver]{"docker": newLater[driver.Driver](), "oci": newLater[driver.Driver](), "containerd": newLater[driver.Driver](), "kubernetes": newLater[driver.Driver](), "remote": newLater[driver.Driver]()}
 	e.server, e.tried = newLater[*app.Scratch](), newLater[struct{}]()
 	// In the data folder when it can be: a container engine may see that one only.
 	for _, parent := range []string{e.cfg.Data, os.TempDir()} {

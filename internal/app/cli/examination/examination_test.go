@@ -274,7 +274,7 @@ func TestDoctorSkills(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "public/bad/SKILL.md"), []byte("no frontmatter"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e := patient(t, func(e *examination) { e.cfg.Skills = dir })
+	e := patient(t, func(e *examination) { e.cfg.Skills, e.cfg.Plugins.Path = dir, dir })
 	list := filepath.Join(e.cfg.Data, "tenants/acme/users/ann/skills.json")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(list), 0o755), os.WriteFile(list, []byte("["), 0o600)); err != nil {
 		t.Fatal(err)

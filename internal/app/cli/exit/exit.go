@@ -13,7 +13,7 @@ import (
 const (
 	Failed  = 1 // nothing answered in time, or something broke
 	Usage   = 2 // the command line, or the arguments of the tool, are wrong
-	NoTool  = 3 // there is no such server or tool
+	NoTool  = 3 // there is no such server, tool or command
 	Tool    = 4 // the tool was called and answered with an error
 	Partial = 5 // done, but some servers did not answer
 )

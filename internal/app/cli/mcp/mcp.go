@@ -33,15 +33,22 @@ type toolSource interface {
 	servers(ctx context.Context) ([]sandbox.ToolServer, error)
 	// toolsOf returns all tools of one server.
 	toolsOf(ctx context.Context, server string) ([]sandbox.Tool, error)
+	// search finds tools by what they do.
+	search(ctx context.Context, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
 	call(ctx context.Context, tool string, input json.RawMessage) (sandbox.ToolResult, error)
+	logins
+	// config is the file that the tools come from; "" for a Skerry server.
+	config() string
+	close() error
+}
+
+// logins are those of a person at MCP servers.
+type logins interface {
 	// beginLogin returns the URL at which a person logs in; finishLogin takes the URL that the browser was
 	// sent back to.
 	beginLogin(ctx context.Context, server, redirect string) (sandbox.ToolLogin, error)
 	finishLogin(ctx context.Context, server, redirected string) error
 	logout(ctx context.Context, server string) error
-	// config is the file that the tools come from; "" for a Skerry server.
-	config() string
-	close() error
 }
 
 // mcpFlags are the flags of all commands below `skerry mcp`.
@@ -57,8 +64,8 @@ type mcpFlags struct {
 func New(api *client.Client) *cobra.Command {
 	f := &mcpFlags{api: api}
 	cmd := &cobra.Command{
-		Use: "mcp", Short: "List and call tools of MCP servers, generate code that calls them, install them, and log in there",
-		Long: "Lists and calls tools of MCP servers, and generates code that calls them.\n\n" + whereHelp + "\n\n" + exitCodesHelp,
+		Use: "mcp", Short: "List, find and call tools of MCP servers, generate code that calls them, install them, log in there, and serve a thread over stdio",
+		Long: "Lists, finds and calls tools of MCP servers, and generates code that calls them.\n\n" + whereHelp + "\n\n" + exitCodesHelp,
 		Example: "  skerry mcp list\n  skerry mcp call filesystem.read_text_file --interactive\n" +
 			"  skerry mcp generate --output code && python3 code/example.py",
 		// cobra takes an unknown word below a group for a wish to see its help, and calls that success.
@@ -66,7 +73,7 @@ func New(api *client.Client) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return exit.With(exit.Usage, "there is no command %q; there are: list, call, generate, login, logout, install and drift", args[0])
+			return exit.With(exit.Usage, "there is no command %q; there are: list, search, call, activate, put-away, generate, login, logout, install, drift and serve", args[0])
 		},
 	}
 	flags := cmd.PersistentFlags()
@@ -74,7 +81,7 @@ func New(api *client.Client) *cobra.Command {
 	flags.StringVar(&f.file, "config", "", "start the MCP servers of this file here, without a Skerry server")
 	flags.StringVar(&f.thread, "thread", "cli", "thread in whose name tools are listed and called at a Skerry server")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "for all of it, the answers of a person aside")
-	cmd.AddCommand(newMCPList(f), newMCPCall(f), newMCPGenerate(f), newMCPLogin(f), newMCPLogout(f), newMCPInstall(f), newMCPDrift(f))
+	cmd.AddCommand(newMCPList(f), newMCPSearch(f), newMCPCall(f), newMCPActivate(f), newMCPPutAway(f), newMCPGenerate(f), newMCPLogin(f), newMCPLogout(f), newMCPInstall(f), newMCPDrift(f), newMCPServe(f))
 	for _, sub := range cmd.Commands() {
 		sub.Args = exit.Arguments(sub.Args)
 		sub.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

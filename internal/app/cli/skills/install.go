@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/platform/download"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
@@ -54,15 +56,19 @@ func newSkillsInstall(api *client.Client) *cobra.Command {
 
   a folder or a .skill file of this machine     my-skill   my-skill.skill
   a file of a thread                            THREAD:/mnt/user-data/outputs/my-skill.skill
-  an object in S3, which the server reads       s3://bucket/my-skill.skill
+  an archive that the server fetches            https://example.com/my-skill.skill
+                                                s3://bucket/my-skill.skill
+  a skill of a marketplace                      NAME@MARKETPLACE
 
 Without a SOURCE, all skills of skills.json are installed, and skills.lock.json notes which they were:
 
   {"sources": [{"type": "dir", "path": "skills"}, {"type": "file", "path": "pdf.skill"},
-               {"type": "s3", "url": "s3://bucket/x.skill"}, {"type": "embedded", "name": "csv-profile"}]}
+               {"type": "https", "url": "https://example.com/x.skill"}, {"type": "s3", "url": "s3://bucket/x.skill"},
+               {"type": "embedded", "name": "csv-profile"}]}
 
 With --locked they must be exactly those of the lock file, else nothing is installed and each difference is
-named. Here S3 is read from this machine, with SKERRY_S3_… (see docs/configuration.md) or AWS_….
+named. Here addresses are read from this machine: S3 with SKERRY_S3_… (see docs/configuration.md) or AWS_…, private
+networks only with SKERRY_PLUGINS_ADDRESSES.
 
 ` + skillsExitCodes,
 		Example: "  skerry skills install my-skill.skill\n  skerry skills install --locked",
@@ -125,8 +131,11 @@ func named(what string, err error) error {
 }
 
 func (f *installFlags) one(ctx context.Context, arg string) (installed, error) {
-	if strings.HasPrefix(arg, "s3://") {
+	if strings.HasPrefix(arg, "s3://") || strings.HasPrefix(arg, "https://") || strings.HasPrefix(arg, "http://") {
 		return f.post(ctx, arg, "", map[string]any{"url": arg})
+	}
+	if name, market, ok := strings.Cut(arg, "@"); ok && !strings.ContainsAny(arg, "/:.") {
+		return f.post(ctx, arg, "", map[string]any{"marketplace": market, "skill": name})
 	}
 	if thread, path, ok := strings.Cut(arg, ":"); ok && strings.HasPrefix(path, "/") {
 		return f.post(ctx, arg, "", map[string]any{"thread_id": thread, "path": path})
@@ -159,14 +168,12 @@ func (f *installFlags) listed(ctx context.Context, cmd *cobra.Command) ([]instal
 	if err != nil && (f.locked || !errors.Is(err, sandbox.NotFound)) {
 		return nil, err
 	}
-	client, err := s3Client(c)
+	from, done, err := fetcher(c)
 	if err != nil {
 		return nil, err
 	}
-	if client != nil {
-		defer client.Close()
-	}
-	found, err := f.find(ctx, c, client)
+	defer done()
+	found, err := f.find(ctx, c, from)
 	if err != nil {
 		return nil, err
 	}
@@ -179,22 +186,22 @@ func (f *installFlags) listed(ctx context.Context, cmd *cobra.Command) ([]instal
 	if err != nil {
 		return nil, err
 	}
-	var done []installed
+	var all []installed
 	for _, sk := range found {
 		if have[sk.Name] == sk.Digest {
-			done = append(done, installed{Name: sk.Name, Source: sk.Source, Digest: sk.Digest, Message: "skill " + sk.Name + " was installed before", Findings: []sandbox.Finding{}})
+			all = append(all, installed{Name: sk.Name, Source: sk.Source, Digest: sk.Digest, Message: "skill " + sk.Name + " was installed before", Findings: []sandbox.Finding{}})
 			continue
 		}
 		one, err := f.upload(ctx, sk)
 		if err != nil {
-			return done, named(sk.Source, err)
+			return all, named(sk.Source, err)
 		}
-		done = append(done, one)
+		all = append(all, one)
 	}
 	if f.locked {
-		return done, nil
+		return all, nil
 	}
-	return done, lock.With(found, time.Now()).Write(lockFile)
+	return all, lock.With(found, time.Now()).Write(lockFile)
 }
 
 // digests returns the digests of the caller's own skills.
@@ -214,36 +221,40 @@ func (f *installFlags) digests(cmd *cobra.Command) (map[string]string, error) {
 	return have, nil
 }
 
-func (f *installFlags) find(ctx context.Context, c source.Config, client *s3.Client) (_ []source.Skill, err error) {
+func (f *installFlags) find(ctx context.Context, c source.Config, from source.Fetcher) (_ []source.Skill, err error) {
 	temp, err := os.MkdirTemp("", "skerry-install-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-	finder := source.Finder{Embedded: skills.FS, Temp: temp, Limits: archive.DefaultLimits()}
-	if client != nil {
-		finder.S3 = client
-	}
+	finder := source.Finder{Embedded: skills.FS, Fetcher: from, Temp: temp, Limits: archive.DefaultLimits()}
 	return finder.Find(ctx, c)
 }
 
-// s3Client makes a client when the list has an object.
-func s3Client(c source.Config) (*s3.Client, error) {
-	for _, e := range c.Sources {
-		if e.Type != source.TypeS3 {
-			continue
-		}
-		cfg, err := config.Load(os.Getenv("SKERRY_CONFIG"), os.LookupEnv)
-		if err != nil {
-			return nil, err
-		}
-		o, err := app.S3Options(cfg.S3)
-		if err != nil {
-			return nil, err
-		}
-		return s3.New(o)
+// fetcher makes what reads the addresses of a list; nil when it has none. done closes its connections.
+func fetcher(c source.Config) (_ source.Fetcher, done func(), err error) {
+	done = func() {}
+	if !slices.ContainsFunc(c.Sources, func(e source.Entry) bool { return e.URL != "" }) {
+		return nil, done, nil
 	}
-	return nil, nil //nolint:nilnil // nothing to fetch
+	cfg, err := config.Load(os.Getenv("SKERRY_CONFIG"), os.LookupEnv)
+	if err != nil {
+		return nil, done, err
+	}
+	options, err := app.S3Options(cfg.S3)
+	if err != nil {
+		return nil, done, err
+	}
+	addresses, err := cfg.Plugins.Prefixes()
+	if err != nil {
+		return nil, done, err
+	}
+	client, err := s3.New(options)
+	if err != nil {
+		return nil, done, err
+	}
+	web := download.New(addresses)
+	return source.Addresses{S3: client, Web: web}, func() { _ = errors.Join(client.Close(), web.Close()) }, nil
 }
 
 // upload sends a skill; the server installs it only when it has the digest that was seen here.

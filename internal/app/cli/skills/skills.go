@@ -86,7 +86,7 @@ func newSkillsList(api *client.Client) *cobra.Command {
 			return showSkills(cmd.OutOrStdout(), skills)
 		},
 	}
-	cmd.Flags().StringVar(&template, "template", "", "for which template RUNS is told (default: that of threads which ask for none)")
+	cmd.Flags().StringVar(&template, "template", "", "for which template RUNS is told (default: that where the skill's scripts run)")
 	return cmd
 }
 
@@ -120,7 +120,8 @@ func showSkills(w io.Writer, skills []map[string]any) error {
 	return tw.Flush()
 }
 
-// notes counts the findings of a skill: "2 errors, 1 warning".
+// notes says where the scripts of a skill run, when that is not the thread's sandbox, and counts its findings:
+// "in data, 2 errors, 1 warning".
 func notes(s map[string]any) string {
 	list, _ := s["findings"].([]any)
 	count := map[string]int{}
@@ -129,7 +130,14 @@ func notes(s map[string]any) string {
 		severity, _ := m["severity"].(string)
 		count[severity]++
 	}
-	return counted(count)
+	parts := []string{}
+	if template, _ := s["template"].(string); template != "" {
+		parts = append(parts, "in "+template)
+	}
+	if found := counted(count); found != "" {
+		parts = append(parts, found)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // counted says how many findings there are of each severity, the worst first; "" for none.
