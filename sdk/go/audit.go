@@ -71,12 +71,7 @@ func (c *Client) followAudit(ctx context.Context, q url.Values, after string) it
 				yield(AuditEvent{}, err)
 				return
 			}
-			pause := time.NewTimer(takeUpPause)
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
-			}
+			sleep(ctx, takeUpPause)
 		}
 	}
 }

@@ -345,6 +345,21 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestSearchTools: what a query says arrives, what it leaves out does not, and what is only named comes back.
+func TestSearchTools(t *testing.T) {
+	c, s := scripted(t, skerry.Options{}, says(200, `{"query":"x","match_count":3,"showing":1,"tools":[{"name":"a__b"}],"also":["a__c"]}`), says(200, `{"tools":[]}`))
+	found, err := c.Thread("t").SearchTools(t.Context(), skerry.ToolQuery{Query: "x", Detail: "full", Limit: 2, OutputSchema: true})
+	if err != nil || len(found.Tools) != 1 || !slices.Equal(found.Also, []string{"a__c"}) {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if _, err := c.Thread("t").SearchTools(t.Context(), skerry.ToolQuery{}); err != nil {
+		t.Error(err)
+	}
+	if all, none := s.requests[0].URL.RawQuery, s.requests[1].URL.RawQuery; all != "detail=full&limit=2&output_schema=true&query=x" || none != "" {
+		t.Errorf("%q and %q", all, none)
+	}
+}
+
 // TestFollowAudit: records go on behind the last one over connections that break.
 func TestFollowAudit(t *testing.T) {
 	record := func(id string) string { return "id: " + id + "\nevent: record\ndata: {\"id\":\"" + id + "\"}" }

@@ -158,12 +158,7 @@ func (f *following) all(ctx context.Context, begin Request, yield func(Event, er
 			yield(Event{ExecID: f.exec}, f.lost(err))
 			return
 		}
-		pause := time.NewTimer(takeUpPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-		}
+		sleep(ctx, takeUpPause)
 	}
 }
 

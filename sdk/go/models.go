@@ -18,6 +18,8 @@ type ThreadInfo struct {
 	LastActiveAt time.Time         `json:"last_active_at"`
 	Workspace    DiskUsage         `json:"workspace"`
 	Sandbox      *Sandbox          `json:"sandbox,omitempty"`
+	// Tools that a full search showed, or that were activated by name, oldest first
+	ActiveTools []string `json:"active_tools,omitempty"`
 }
 
 // DiskUsage is how much a thread's files take.
@@ -115,9 +117,11 @@ type PTYSize struct {
 
 // Code is what ExecuteCode runs.
 type Code struct {
+	// The text of the program. In wasm: a module for WASI preview 1 in base64, or the path of one, such as
+	// /mnt/user-data/workspace/tool.wasm
 	Code string `json:"code"`
-	// As the server is configured when absent: typescript, unless changed; "typescript", "javascript", "python"
-	// or "bash"
+	// As the server is configured when absent: typescript, unless changed; "typescript", "javascript", "python",
+	// "bash", "wasm", "ts", "js", "py" or "sh"
 	Language string `json:"language,omitempty"`
 	// Seconds; as configured when absent or 0: 30, unless changed; at most 120
 	TimeoutSeconds float64 `json:"timeout,omitempty"`
@@ -129,6 +133,8 @@ type Code struct {
 	EnvSecrets map[string]string `json:"env_secrets,omitempty"`
 	// Run it in this context, whose language it is in; a fresh interpreter when absent
 	ContextID string `json:"context_id,omitempty"`
+	// What the code does, in a sentence: shown in the list of execs and in the audit log
+	Description string `json:"description,omitempty"`
 }
 
 // Script is what RunSkill runs.
@@ -206,13 +212,15 @@ type ContextOutcome struct {
 
 // ExecInfo is one line of the list of execs.
 type ExecInfo struct {
-	ExecID     string    `json:"exec_id"`
-	Action     string    `json:"action"` // exec, execute_code or skill_run
-	Subject    string    `json:"subject"`
-	Status     string    `json:"status"` // "running", "exited", "timeout", "oom", "killed" or "lost"
-	ExitCode   *int      `json:"exit_code"`
-	Background bool      `json:"background"`
-	StartedAt  time.Time `json:"started_at"`
+	ExecID  string `json:"exec_id"`
+	Action  string `json:"action"` // exec, execute_code or skill_run
+	Subject string `json:"subject"`
+	// "running", "exited", "timeout", "oom", "killed" or "lost"
+	Status      string    `json:"status"`
+	ExitCode    *int      `json:"exit_code"`
+	Background  bool      `json:"background"`
+	StartedAt   time.Time `json:"started_at"`
+	Description string    `json:"description,omitempty"`
 }
 
 // CodeContext is an interpreter that keeps its variables between runs.
@@ -230,7 +238,8 @@ type CodeContext struct {
 
 // ContextOptions are what is asked of a new context.
 type ContextOptions struct {
-	// As the server is configured for execute_code when absent; "python", "typescript" or "javascript"
+	// As the server is configured for execute_code when absent; "python", "typescript", "javascript", "py", "ts"
+	// or "js"
 	Language string `json:"language,omitempty"`
 	Cwd      string `json:"cwd,omitempty"` // Where it begins; /mnt/user-data/workspace when absent
 }
@@ -351,14 +360,29 @@ type ToolSearch struct {
 	MatchCount   int    `json:"match_count"`
 	Showing      int    `json:"showing"`
 	Tools        []Tool `json:"tools"`
+	// At detail full without a limit: the names of the next best tools, which are not described
+	Also []string `json:"also,omitempty"`
 }
 
 // ToolResult is what a tool answered.
 type ToolResult struct {
-	Result  json.RawMessage `json:"result"`
-	IsError bool            `json:"is_error"`
-	Millis  int64           `json:"ms"`
-	CallID  string          `json:"call_id"`
+	Result            json.RawMessage   `json:"result"`
+	IsError           bool              `json:"is_error"`
+	Millis            int64             `json:"ms"`
+	CallID            string            `json:"call_id"`
+	Content           []json.RawMessage `json:"content,omitempty"`
+	StructuredContent json.RawMessage   `json:"structured_content,omitempty"`
+}
+
+// ToolDefinition is a tool to register with a model.
+type ToolDefinition struct {
+	// A name with __ is that of an MCP server's tool, which POST …/tools/call calls; the others are routes of
+	// the thread
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"input_schema"` // JSON Schema of an object
+	// Register it only where the provider searches tools itself; search_tools finds it elsewhere
+	DeferLoading bool `json:"defer_loading,omitempty"`
 }
 
 // Prompt is what to tell an agent, and which tools to register with it.
@@ -366,7 +390,10 @@ type Prompt struct {
 	Text     string            `json:"text"`
 	Sections map[string]string `json:"sections"`
 	Mode     string            `json:"mode"`
-	Tools    []json.RawMessage `json:"tools"`
+	Tools    []ToolDefinition  `json:"tools"`
+	// A digest of the rest: it changes when what is answered does, and is the same on each server. The ETag has
+	// it, too
+	Version string `json:"version"`
 }
 
 // Finding is something suspicious in a skill.
@@ -388,6 +415,12 @@ type Skill struct {
 	Location    string    `json:"location"` // Of SKILL.md, in a sandbox where the skill is on
 	Digest      string    `json:"digest"`   // Of all files; empty when they cannot be read
 	Findings    []Finding `json:"findings"`
+	// allowed-tools of SKILL.md, one entry a tool: a pre-approval. Rules of the policy can make a limit of it
+	AllowedTools  []string                   `json:"allowed_tools"`
+	Compatibility string                     `json:"compatibility"` // What it needs, for people; as SKILL.md says
+	Metadata      map[string]json.RawMessage `json:"metadata"`      // metadata of SKILL.md
+	// Of the sandbox where its scripts run; empty: that of the thread
+	Template string `json:"template"`
 }
 
 // SkillFound is a skill that a search found.
@@ -400,10 +433,19 @@ type SkillFound struct {
 // VirtualSkill is a skill of one thread, given as text.
 type VirtualSkill struct {
 	Name        string `json:"name"`
-	Description string `json:"description"` // What it does and when to use it
-	Body        string `json:"body"`        // The Markdown of SKILL.md, without frontmatter
-	// Further files: their texts by path, relative to the skill's folder
+	Description string `json:"description,omitempty"` // What it does and when to use it
+	// The Markdown of SKILL.md, without frontmatter
+	Body string `json:"body,omitempty"`
+	// Further files: their texts by path, relative to the skill's folder. SKILL.md is one of them when
+	// description and body are absent
 	Files map[string]string `json:"files,omitempty"`
+	// Further files that are no texts: base64 by path
+	BinaryFiles map[string]string `json:"binary_files,omitempty"`
+	// Its tools are functions of a program, which provides them with the key of the answer. The name has to be
+	// that of a pack: at most 63 of a-z 0-9 -
+	Channel bool `json:"channel,omitempty"`
+	// In place of a skill of that name that the thread was given
+	Replace bool `json:"replace,omitempty"`
 }
 
 // AddedSkill is a virtual skill as the server has it.
@@ -414,15 +456,33 @@ type AddedSkill struct {
 	Location    string    `json:"location"`
 	Digest      string    `json:"digest"`
 	Findings    []Finding `json:"findings"`
+	Channel     *SkillKey `json:"channel,omitempty"` // With channel: by what a program provides the tools
+}
+
+// SkillKey lets a program provide the tools of a skill of one thread.
+type SkillKey struct {
+	PackID string `json:"pack_id"` // What the program opens its stream for: the name of the skill
+	// The bearer key of the stream. It is good for nothing else, and shown here only; it ends with the skill
+	Key string `json:"key"`
+}
+
+// SkillTool is a tool of a skill's channel.
+type SkillTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"`
 }
 
 // ActiveSkill is the text of a skill and what is in its folder.
 type ActiveSkill struct {
 	Name string `json:"name"`
 	// The instructions between tags, with the folder and the files of the skill: ready for the model
-	Content   string   `json:"content"`
-	Location  string   `json:"location"`  // Of SKILL.md, in the sandbox
-	Resources []string `json:"resources"` // Its other files, relative to the folder of SKILL.md
+	Content   string      `json:"content"`
+	Location  string      `json:"location"`        // Of SKILL.md, in the sandbox
+	Resources []string    `json:"resources"`       // Its other files, relative to the folder of SKILL.md
+	Tools     []SkillTool `json:"tools,omitempty"` // Those of its channel, which can be called from now on
+	// allowed-tools of SKILL.md, one entry a tool: a pre-approval. Rules of the policy can make a limit of it
+	AllowedTools []string `json:"allowed_tools"`
 }
 
 // SkillFile is a file of a skill.
@@ -474,6 +534,47 @@ type Decision struct {
 	Scope string `json:"scope,omitempty"`
 }
 
+// ThreadEvent is something that happened in a thread. Which fields it has follows from its kind.
+type ThreadEvent struct {
+	// Resume behind it: send it as Last-Event-ID, or as after
+	ID string `json:"id,omitempty"`
+	// "started", "reset", "tools.changed", "skills.changed", "prompt.changed", "approval.requested",
+	// "approval.decided", "exec.started", "exec.ended" or "files.changed"
+	Kind string    `json:"kind"`
+	At   time.Time `json:"at"`
+	// As the caller sees the thread now; with started, reset and the three kinds of change
+	Versions *ThreadVersions `json:"versions,omitempty"`
+	// With exec.started and exec.ended; the subject is cut to 200 characters
+	Exec     *ExecInfo        `json:"exec,omitempty"`
+	Approval *ApprovalSummary `json:"approval,omitempty"` // With approval.requested and approval.decided
+	Files    *ChangedFiles    `json:"files,omitempty"`    // With files.changed
+}
+
+// ThreadVersions are digests of what an agent is told: equal ones stand for equal content.
+type ThreadVersions struct {
+	Tools  string `json:"tools"`
+	Skills string `json:"skills"`
+	Prompt string `json:"prompt"` // The version of GET /api/threads/{thread}/prompt
+}
+
+// ApprovalSummary is what an event tells of a request for approval.
+type ApprovalSummary struct {
+	ID        string    `json:"id"`
+	State     string    `json:"state"` // "pending", "approved", "denied", "expired" or "cancelled"
+	ExecID    string    `json:"exec_id,omitempty"`
+	Server    string    `json:"server,omitempty"`
+	Tool      string    `json:"tool"`
+	Why       string    `json:"why"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// ChangedFiles says where files changed.
+type ChangedFiles struct {
+	ExecID string   `json:"exec_id,omitempty"` // The exec that changed them; absent for a call of the API
+	Paths  []string `json:"paths"`             // At most 50. A folder stands for what is in it
+	More   bool     `json:"more,omitempty"`    // Other files may have changed, too: list the folders
+}
+
 // AuditRecord is one record of the audit log.
 type AuditRecord struct {
 	ID        string          `json:"id"`
@@ -520,6 +621,19 @@ type AuditBadRecord struct {
 // PluginMessage is the text of a plugin's command, ready to be the user's message.
 type PluginMessage struct {
 	Message  string    `json:"message"`
+	Findings []Finding `json:"findings"`
+}
+
+// TypedCommand is a message of a user: a command of a plugin, or a message like any other.
+type TypedCommand struct {
+	Recognised bool `json:"recognised"`
+	// What to send to the agent: the text of the command, or the message as it came
+	Message string `json:"message"`
+	Command string `json:"command,omitempty"` // The command, as plugin:command
+	Args    string `json:"args,omitempty"`
+	// The name of a message that has the form of a command and is none
+	Unknown  string    `json:"unknown,omitempty"`
+	Near     []string  `json:"near,omitempty"` // Commands whose names look like the unknown one, at most 3
 	Findings []Finding `json:"findings"`
 }
 

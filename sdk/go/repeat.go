@@ -51,7 +51,12 @@ func (p *repeats) may(ctx context.Context, r *Request, err error) bool {
 	if time.Since(p.began)+pause > p.patience {
 		return false
 	}
-	wait := time.NewTimer(pause)
+	return sleep(ctx, pause)
+}
+
+// sleep waits, and reports whether ctx went on for so long.
+func sleep(ctx context.Context, d time.Duration) bool {
+	wait := time.NewTimer(d)
 	defer wait.Stop()
 	select {
 	case <-wait.C:

@@ -3,8 +3,11 @@ package skerry_test
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,8 +57,9 @@ var models = map[string]any{
 	"Prompt": skerry.Prompt{}, "PtySize": skerry.PTYSize{}, "Sandbox": skerry.Sandbox{}, "SandboxBody": skerry.AcquireOptions{}, "ServersAnswer": skerry.ToolServers{},
 	"Skill": skerry.Skill{}, "SkillBody": skerry.Script{}, "SkillFile": skerry.SkillFile{}, "SkillFound": skerry.SkillFound{}, "SkillInstalled": skerry.SkillInstalled{},
 	"Template": skerry.Template{}, "Thread": skerry.ThreadInfo{}, "Timings": skerry.Timings{}, "ToolCall": skerry.ToolCalled{}, "ToolFound": skerry.Tool{},
-	"ToolResult": skerry.ToolResult{}, "ToolSearch": skerry.ToolSearch{}, "ToolServer": skerry.ToolServer{}, "Transferred": skerry.Transferred{},
-	"Health": skerry.Health{}, "PluginMessage": skerry.PluginMessage{}, "Unpacked": skerry.Unpacked{}, "WatchedChange": skerry.WatchedChange{},
+	"ToolResult": skerry.ToolResult{}, "ToolSearch": skerry.ToolSearch{}, "ToolServer": skerry.ToolServer{}, "ToolDefinition": skerry.ToolDefinition{}, "Transferred": skerry.Transferred{},
+	"Health": skerry.Health{}, "PluginMessage": skerry.PluginMessage{}, "TypedCommand": skerry.TypedCommand{}, "Unpacked": skerry.Unpacked{}, "WatchedChange": skerry.WatchedChange{},
+	"ThreadEvent": skerry.ThreadEvent{}, "ThreadVersions": skerry.ThreadVersions{}, "ApprovalSummary": skerry.ApprovalSummary{}, "ChangedFiles": skerry.ChangedFiles{},
 	"VirtualBody": skerry.VirtualSkill{}, "VirtualSkill": skerry.AddedSkill{}, "Written": skerry.Written{},
 }
 
@@ -199,10 +203,58 @@ func TestServer(t *testing.T) {
 	if servers.TotalTools == 0 {
 		t.Errorf("%+v", servers)
 	}
+	found, err := thread.SearchTools(ctx, skerry.ToolQuery{Query: "read a text file", Detail: "full", Limit: 2, OutputSchema: true})
+	must(err)
+	if len(found.Tools) != 2 || found.Tools[0].Output == nil || len(found.Also) != 0 {
+		t.Errorf("%+v", found)
+	}
+	active, err := thread.ActiveTools.Activate(ctx, "files__read_text_file")
+	must(err)
+	info, err := thread.Info(ctx)
+	must(err)
+	if active.ShortName != "read_text_file" || !slices.Contains(info.ActiveTools, active.Name) {
+		t.Errorf("%+v %v", active, info.ActiveTools)
+	}
+	must(thread.ActiveTools.PutAway(ctx, active.Name))
+	if err := thread.ActiveTools.PutAway(ctx, active.Name); !errors.Is(err, skerry.NotFound) {
+		t.Errorf("put away twice: %v", err)
+	}
+	_, err = thread.ExecuteCode(ctx, skerry.Code{Language: "py", Code: "print(1)", Description: "Prints one"})
+	must(err)
+	execs, err := thread.Execs(ctx)
+	must(err)
+	if execs[0].Description != "Prints one" {
+		t.Errorf("%+v", execs[0])
+	}
 	skill, err := thread.ActivateSkill(ctx, "csv-profile")
 	must(err)
 	if skill.Content == "" || len(skill.Resources) == 0 {
 		t.Errorf("%+v", skill)
+	}
+	folder := filepath.Join(t.TempDir(), "stamper")
+	must(errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "SKILL.md"), []byte("---\nname: stamper\ndescription: Stamps.\n---\nRun stamp.sh.\n"), 0o600),
+		os.WriteFile(filepath.Join(folder, "stamp.sh"), []byte("#!/bin/sh\nwc -c < /mnt/skills/virtual/stamper/seal.bin\n"), 0o600)))
+	for _, seal := range []string{"\xff\x00\xfe", "x"} { // the second one in place of the first
+		must(os.WriteFile(filepath.Join(folder, "seal.bin"), []byte(seal), 0o600))
+		packed, err := skerry.SkillFolder(folder)
+		must(err)
+		attached, err := thread.AddSkill(ctx, packed)
+		must(err)
+		stamped, err := thread.RunSkill(ctx, "stamper", skerry.Script{Script: "stamp.sh"})
+		must(err)
+		if attached.Category != "virtual" || strings.TrimSpace(stamped.Stdout) != fmt.Sprint(len(seal)) {
+			t.Errorf("%+v %+v", attached, stamped)
+		}
+	}
+	if _, err := skerry.SkillFolder(filepath.Dir(folder)); err == nil || !strings.Contains(err.Error(), "no SKILL.md") {
+		t.Error(err)
+	}
+	for text, unknown := range map[string]string{"/none:such x": "none:such", "no command": ""} {
+		typed, err := thread.Messages.Read(ctx, text)
+		must(err)
+		if typed.Recognised || typed.Message != text || typed.Unknown != unknown {
+			t.Errorf("%+v", typed)
+		}
 	}
 	records := 0
 	for r, err := range c.Audit(ctx, skerry.AuditFilter{Thread: thread.ID, Exec: job.ExecID}) {

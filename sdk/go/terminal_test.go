@@ -20,7 +20,7 @@ func inThread(t *testing.T, id string) *skerry.Thread {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
-		if err := thread.Delete(ctx); err != nil {
+		if err := thread.Delete(ctx); err != nil && !errors.Is(err, skerry.NotFound) { // a test may have deleted it
 			t.Error(err)
 		}
 	})
@@ -116,6 +116,65 @@ func TestServerArchive(t *testing.T) {
 	}
 	if _, err := thread.PutArchive(ctx, "/mnt/user-data/outputs", &evil); !errors.Is(err, skerry.Invalid) {
 		t.Errorf("a link: %v", err)
+	}
+}
+
+// TestServerEvents: what happens in a thread is told, behind any event of it, until the thread is deleted.
+func TestServerEvents(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	thread := inThread(t, "go-events")
+	before, err := thread.Exec(ctx, skerry.Command{Command: "true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	follow := func(after string, each func(e skerry.ThreadEvent) (more bool, err error)) (kinds []string) {
+		for e, err := range thread.Events.Follow(ctx, after) {
+			if err != nil {
+				t.Fatalf("%v after %v", err, kinds)
+			}
+			if e.Exec != nil && e.Exec.ExecID == before.ExecID { // its end may be told behind its answer
+				continue
+			}
+			if e.Kind == "tools.changed" || e.Kind == "prompt.changed" { // packs of other clients' tests come and go
+				continue
+			}
+			kinds = append(kinds, e.Kind)
+			if more, err := each(e); err != nil {
+				t.Fatal(err)
+			} else if !more {
+				break
+			}
+		}
+		return kinds
+	}
+	resume := ""
+	first := follow("", func(e skerry.ThreadEvent) (bool, error) {
+		switch e.Kind {
+		case "started":
+			_, err := thread.ExecuteCode(ctx, skerry.Code{Language: "bash", Code: "echo 1 > a"})
+			return true, err
+		case "exec.ended":
+			resume = e.ID
+		}
+		return e.Kind != "files.changed", nil
+	})
+	if all := strings.Join(first, " "); all != "started exec.started exec.ended files.changed" {
+		t.Error(all)
+	}
+	again := follow(resume, func(e skerry.ThreadEvent) (bool, error) {
+		if e.Kind == "files.changed" {
+			return true, thread.Delete(ctx)
+		}
+		return true, nil
+	})
+	if all := strings.Join(again, " "); !strings.HasPrefix(all, "started files.changed") {
+		t.Error(all)
+	}
+	for _, err := range thread.Events.Follow(ctx, "") {
+		if !errors.Is(err, skerry.NotFound) {
+			t.Errorf("no thread: %v", err)
+		}
 	}
 }
 

@@ -11,12 +11,19 @@ import (
 
 // Thread is one thread of the caller: its sandbox, its files and its tools.
 type Thread struct {
-	ID string
-	c  *Client
+	ID          string
+	ActiveTools ActiveTools
+	Events      Events
+	Messages    Messages
+	c           *Client
 }
 
 // Thread names a thread. It asks the server nothing.
-func (c *Client) Thread(id string) *Thread { return &Thread{ID: id, c: c} }
+func (c *Client) Thread(id string) *Thread {
+	t := &Thread{ID: id, c: c}
+	t.ActiveTools, t.Events, t.Messages = ActiveTools{t}, Events{t}, Messages{t}
+	return t
+}
 
 // path is that of a part of the thread; the parts are escaped.
 func (t *Thread) path(parts ...string) string {

@@ -16,6 +16,11 @@ type ToolQuery struct {
 	Query  string
 	Server string
 	Detail string // "name", "desc" (when empty) or "full"
+	// Limit is how many tools are described, at most 15. When 0, full describes the few that fit best, and names the
+	// next ones (ToolSearch.Also).
+	Limit int
+	// OutputSchema asks for the schemas of results too, with full.
+	OutputSchema bool
 }
 
 // SearchTools finds tools by what they do.
@@ -24,6 +29,10 @@ func (t *Thread) SearchTools(ctx context.Context, query ToolQuery) (*ToolSearch,
 	set(q, "query", query.Query)
 	set(q, "server", query.Server)
 	set(q, "detail", query.Detail)
+	setInt(q, "limit", query.Limit)
+	if query.OutputSchema {
+		q.Set("output_schema", "true")
+	}
 	return get[ToolSearch](ctx, t.c, Request{Method: http.MethodGet, Path: t.path("tools"), Query: q})
 }
 
@@ -84,6 +93,15 @@ func (t *Thread) DeleteContext(ctx context.Context, id string) error {
 // Command returns the text of a plugin's command with its arguments put in.
 func (t *Thread) Command(ctx context.Context, plugin, command, args string) (*PluginMessage, error) {
 	return get[PluginMessage](ctx, t.c, Request{Method: http.MethodPost, Path: t.path("commands", plugin, command), Body: map[string]string{"args": args}})
+}
+
+// Messages are those of a thread's users.
+type Messages struct{ t *Thread }
+
+// Read returns the text of the command that a user typed, such as "/sales:call-prep Acme", or the message as it came
+// when it is no command: send every message of a user through it.
+func (m Messages) Read(ctx context.Context, text string) (*TypedCommand, error) {
+	return get[TypedCommand](ctx, m.t.c, Request{Method: http.MethodPost, Path: m.t.path("commands"), Body: map[string]string{"text": text}})
 }
 
 // Health asks the server whether it lives; it takes no key.

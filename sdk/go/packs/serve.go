@@ -1,0 +1,172 @@
+package packs
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	packsv1 "github.com/skerry-sandbox/skerry/sdk/packs/v1"
+	"github.com/skerry-sandbox/skerry/sdk/packs/v1/packsv1connect"
+)
+
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 10 * time.Second
+	pauseSpread  = 4       // a pause is longer by up to one part of so many
+	maxMessage   = 8 << 20 // bytes of a message of the server
+	defParallel  = 16
+	idBytes      = 12
+	dialTime     = 10 * time.Second
+)
+
+// Server is where a pack connects to, and as whom.
+type Server struct {
+	// URL is the address of the server's API.
+	URL string
+	// Credential proves who the pack is; nil: nothing does, which only a server without keys takes.
+	Credential Credential
+	// TLS is for https; nil: the system's authorities count.
+	TLS *tls.Config
+	// Drain is how long calls may go on after the context of Serve has ended; 0: 30 s.
+	Drain time.Duration
+	// Log gets connections and their ends; nil: slog.Default().
+	Log *slog.Logger
+	// Connected is called each time the server has taken the pack. May be nil.
+	Connected func()
+}
+
+// Credential proves to a server who a pack is.
+type Credential interface {
+	// apply sets headers of a request. sign returns the signature of a challenge, or nil.
+	apply(h http.Header)
+	sign(c *packsv1.Challenge, pack, address string) ([]byte, error)
+}
+
+// BearerKey is a key of the server with the role pack.
+type BearerKey string
+
+func (k BearerKey) apply(h http.Header) { h.Set("Authorization", "Bearer "+string(k)) }
+
+func (BearerKey) sign(*packsv1.Challenge, string, string) ([]byte, error) { return nil, nil }
+
+// noCredential is for a server that wants none.
+type noCredential struct{}
+
+func (noCredential) apply(http.Header) {}
+
+func (noCredential) sign(*packsv1.Challenge, string, string) ([]byte, error) { return nil, nil }
+
+func (s *Server) fill() {
+	if s.Credential == nil {
+		s.Credential = noCredential{}
+	}
+	if s.Drain == 0 {
+		s.Drain = 30 * time.Second
+	}
+	if s.Log == nil {
+		s.Log = slog.Default()
+	}
+	if s.Connected == nil {
+		s.Connected = func() {}
+	}
+}
+
+// errDrained says that a connection ended because ctx did.
+var errDrained = errors.New("drained")
+
+// Serve offers the pack's tools on a server until ctx ends. It then takes no new calls, lets those that run end, and
+// returns nil. When the connection is lost it connects again, and waits longer after each failure. An error is that the
+// server refuses the pack: its manifest, or its credential.
+func (p *Pack) Serve(ctx context.Context, s Server) error { return p.serve(ctx, s, refuses) }
+
+// serve is Serve. final reports whether another try has no use; welcomed says that the server took the pack before.
+func (p *Pack) serve(ctx context.Context, s Server, final func(err error, welcomed bool) bool) error {
+	s.fill()
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("packs: %q is not the URL of a server", s.URL)
+	}
+	id := make([]byte, idBytes)
+	_, _ = rand.Read(id) // never fails (crypto/rand)
+	transport := &http.Transport{TLSClientConfig: s.TLS, Protocols: protocols(u.Scheme), TLSHandshakeTimeout: dialTime}
+	defer transport.CloseIdleConnections()
+	client := packsv1connect.NewPackServiceClient(&http.Client{Transport: transport}, strings.TrimSuffix(s.URL, "/"), connect.WithReadMaxBytes(maxMessage))
+	welcomed := false
+	for tries := 0; ; tries++ {
+		c := newConnection(p, &s, hex.EncodeToString(id), u.Host)
+		err := c.run(ctx, client)
+		welcomed = welcomed || c.welcomed
+		if c.welcomed {
+			tries = 0
+		}
+		switch {
+		case errors.Is(err, errDrained), ctx.Err() != nil:
+			return nil
+		case final(err, welcomed):
+			return fmt.Errorf("packs: the server refuses the pack %q: %w", p.ID, err)
+		}
+		pause := min(firstPause<<min(tries, 10), longestPause)
+		pause += mathrand.N(pause / pauseSpread) //nolint:gosec // it spreads packs, and hides nothing
+		s.Log.Warn("pack: not connected, and tried again", "pack", p.ID, "in", pause, "error", err)
+		if !sleep(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// sleep waits, and reports whether ctx went on for so long.
+func sleep(ctx context.Context, d time.Duration) bool {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// refuses reports whether another try has no use. A server that took the pack before may take it again.
+func refuses(err error, welcomed bool) bool {
+	switch connect.CodeOf(err) {
+	case connect.CodeInvalidArgument, connect.CodeUnimplemented:
+		return true
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
+		return !welcomed
+	}
+	return false
+}
+
+// protocols: streams in both directions need HTTP/2.
+func protocols(scheme string) *http.Protocols {
+	p := &http.Protocols{}
+	if scheme == "http" {
+		p.SetUnencryptedHTTP2(true)
+	} else {
+		p.SetHTTP2(true)
+	}
+	return p
+}
+
+// Reload tells the server which tools the pack has now. Calls under way go on. An error is that the server refuses them,
+// and the former tools stay offered, or that there is no connection: the next one has them.
+func (p *Pack) Reload(ctx context.Context) error {
+	p.mu.Lock()
+	c := p.current
+	p.mu.Unlock()
+	if c == nil {
+		return errors.New("packs: the pack is not connected")
+	}
+	return c.reload(ctx)
+}
