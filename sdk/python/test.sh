@@ -18,3 +18,5 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 PYTHONPATH=src "$python" -m pytest -q --durations=5 "$@" 2>&1 | tee "$log"
 printf 'ok  \tsdk/python\t%s\n' "$(tail -1 "$log")"
+echo "-- conformance"
+(cd ../.. && go test -count=1 -timeout 10m ./sdk/packs/conformance -provider "env PYTHONPATH=$PWD/sdk/python/src $python $PWD/sdk/python/conformance/provider.py")

@@ -104,10 +104,16 @@ TESTED = [
     ("`skerry`", "httpx", "", "the same"),
     ("`skerry`", "pydantic", "", "the same"),
     ("`skerry[terminal]`", "websockets", "", "`test_client.py`"),
+    ("`skerry.packs`", "grpcio", "", "`test_packs.py`"),
+    ("`skerry.packs`", "protobuf", "", "the same"),
+    ("`skerry.packs`", "jsonschema", "", "the same"),
+    ("`skerry.packs`", "docstring_parser", "", "the same"),
+    ("`skerry[ssh]`", "asyncssh", "", "the same"),
     ("`skerry.deepagents`", "deepagents", "", "`test_deepagents.py`, with all of the suite of langchain-tests"),
     ("`skerry.deepagents`", "langchain-tests", "the suite", "`SandboxIntegrationTests`"),
-    ("`skerry.langgraph`", "langgraph", "", "`test_langgraph.py`"),
+    ("`skerry.langgraph`", "langgraph", "", "`test_langgraph.py`, `test_direct.py`"),
     ("`skerry.langgraph`", "langchain-core", "", "the same"),
+    ("`skerry.langchain`", "langchain", "", "`test_direct.py`"),
     ("`examples/drive_to_crm`", "langgraph-checkpoint-sqlite", "any", "`test_langgraph.py`, in two processes"),
 ]
 

@@ -7,7 +7,8 @@ import tarfile
 
 import pytest
 
-from skerry import Client, Thread, errors
+from skerry import AsyncClient, Client, Thread, errors
+from tests.conftest import Server
 
 WORK = "/mnt/user-data/workspace"
 
@@ -44,6 +45,50 @@ def test_watch(thread: Thread) -> None:
     assert ("deleted", f"{WORK}/a") in seen
     with pytest.raises(errors.NotFound):
         next(iter(thread.files.watch("/mnt/user-data/none")))
+
+
+def test_events(thread: Thread) -> None:
+    before = thread.exec("true")
+    seen, resume = [], ""
+    for event in thread.events():
+        if event.exec is not None and event.exec.exec_id == before.exec_id:
+            continue  # its end may be told behind its answer
+        if event.kind in ("tools.changed", "prompt.changed"):
+            continue  # packs of other tests come and go
+        seen.append(event.kind)
+        match event.kind:
+            case "started":
+                thread.execute_code("echo 1 > a", language="bash")
+            case "exec.ended":
+                resume = event.id or ""
+            case "files.changed":
+                assert event.files is not None and event.files.paths == [f"{WORK}/a"]
+                break
+    assert seen == ["started", "exec.started", "exec.ended", "files.changed"]
+    with pytest.raises(errors.DeadlineExceeded):
+        list(thread.events(deadline_s=1))
+    again = []
+    for event in thread.events(resume):
+        if event.kind in ("tools.changed", "prompt.changed"):
+            continue
+        again.append(event.kind)
+        if event.kind == "files.changed":
+            thread.delete()
+    assert again[:2] == ["started", "files.changed"]
+    with pytest.raises(errors.NotFound):
+        next(iter(thread.events()))
+
+
+async def test_events_async(server: Server) -> None:
+    async with AsyncClient(server.url, timeout_s=20) as client:
+        thread = client.thread("events-async")
+        await thread.exec("true")
+        async for event in thread.events():
+            if event.kind == "started":
+                await thread.exec("true")
+            if event.kind == "exec.ended":
+                await thread.delete()
+        assert event.kind == "exec.ended"
 
 
 def test_administration(client: Client, thread: Thread) -> None:

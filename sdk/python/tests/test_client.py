@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import subprocess
 import sys
@@ -156,9 +157,15 @@ def test_lifecycle(client: Client, thread: Thread) -> None:
 
 
 def test_tools_and_skills(thread: Thread) -> None:
-    assert thread.servers().total_tools == 0 and thread.search_tools("file").tools == []
+    assert thread.servers().total_tools == 0 and thread.search_tools("file", limit=3, detail="full", output_schema=True).tools == []
     with pytest.raises(errors.NotFound):
         thread.call_tool("nothing__at_all", {})
+    with pytest.raises(errors.NotFound):
+        thread.activate_tool("nothing__at_all")
+    with pytest.raises(errors.NotFound):
+        thread.put_away_tool("nothing__at_all")
+    assert thread.execute_code("print(1)", language="py", description="Prints one").stdout == "1\n"
+    assert [e.description for e in thread.execs()][:1] == ["Prints one"]
     assert "csv-profile" in thread.prompt().text
     thread.add_skill("greeter", "Greets people.", "Run it.", files={"scripts/greet.sh": '#!/bin/sh\necho "hello $1"\n'})
     assert [s.name for s in thread.search_skills("greets people").skills][:1] == ["greeter"]
@@ -168,6 +175,37 @@ def test_tools_and_skills(thread: Thread) -> None:
     thread.remove_skill("greeter")
     with pytest.raises(errors.NotFound):
         thread.activate_skill("greeter")
+
+
+def test_a_folder_as_a_skill(client: Client, thread: Thread, tmp_path: Path) -> None:
+    folder = tmp_path / "stamper"
+    (folder / "scripts").mkdir(parents=True)
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "x.txt").write_text("x")
+    (folder / "SKILL.md").write_text("---\nname: stamper\ndescription: Stamps.\nlicense: MIT\n---\nRun scripts/stamp.sh.\n")
+    (folder / "scripts" / "stamp.sh").write_text("#!/bin/sh\nwc -c < /mnt/skills/virtual/stamper/seal.bin\n")
+    (folder / "seal.bin").write_bytes(bytes(range(256)))
+    first = thread.skill(folder)
+    assert (first.name, first.category, first.findings) == ("stamper", "virtual", [])
+    assert thread.run_skill("stamper", "scripts/stamp.sh").stdout.strip() == "256"
+    assert thread.exec("cd /mnt/skills/virtual/stamper && find . -type f | sort && sha256sum seal.bin | cut -c1-8").stdout.split() == [
+        "./SKILL.md",
+        "./scripts/stamp.sh",
+        "./seal.bin",
+        hashlib.sha256(bytes(range(256))).hexdigest()[:8],
+    ]
+    assert thread.exec("/mnt/skills/virtual/stamper/scripts/stamp.sh").stdout.strip() == "256"  # #! makes it a program
+    assert thread.skill(folder).digest == first.digest
+    (folder / "seal.bin").write_bytes(b"x")
+    assert thread.skill(folder).digest != first.digest  # in place of the first
+    assert thread.run_skill("stamper", "scripts/stamp.sh").stdout.strip() == "1"
+    other = client.thread("other-" + thread.id)
+    assert "stamper" not in [s.name for s in other.search_skills().skills]
+    (folder / "link").symlink_to("/etc/passwd")
+    with pytest.raises(ValueError, match="symbolic link"):
+        thread.skill(folder)
+    with pytest.raises(ValueError, match=r"no SKILL\.md"):
+        thread.skill(tmp_path)
 
 
 async def test_async(server: Server) -> None:

@@ -88,10 +88,10 @@ def test_accepted_versions_are_those_of_the_package() -> None:
     project = (source / "pyproject.toml").read_text()
     required = [
         r
-        for name in ("deepagents", "langgraph")
-        for r in re.findall(r'^require\("skerry\.(\w+)", "(.+)", "(.+)", "(.+)"\)', (source / f"src/skerry/{name}.py").read_text(), re.M)
+        for name in ("deepagents", "langgraph", "langchain", "packs/__init__", "packs/_credentials")
+        for r in re.findall(r'^ *require\("skerry\.(\w+)", "(.+)", "(.+)", "(.+)"\)', (source / f"src/skerry/{name}.py").read_text(), re.M)
     ]
-    assert len(required) == 3
+    assert len(required) == 7
     for extra, package, least, below in required:
         (line,) = re.findall(rf"^{extra} = (.*)$", project, re.M)
         assert f'"{package}>={least},<{below}"' in line

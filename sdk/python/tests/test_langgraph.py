@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from langchain_core.runnables import RunnableConfig
 
 from skerry import AsyncClient, Client, Thread
 from skerry.deepagents import SkerrySandbox
-from skerry.langgraph import SCHEMAS, aprompt_section, prompt_section, tools
+from skerry.langgraph import SCHEMAS, Toolkit, atyped_message, tools, typed_message
 from tests.conftest import Server
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "drive_to_crm"
@@ -49,6 +50,7 @@ def test_every_tool(client: Client, thread: Thread) -> None:
     assert '"stdout": "42\\n"' in ask("execute_code", code="console.log(6 * 7)")
     assert '"servers"' in ask("list_servers")
     assert '"match_count"' in ask("search_tools", query="read a file")
+    assert '"showing": 0' in ask("search_tools", query="read a file", detail="full", limit=2, output_schema=True)
     assert ask("write_file", path=file, content="one\ntwo\n") == f"wrote 8 bytes to {file}"
     assert ask("edit_file", path=file, old="two", new="2") == f"replaced 1 in {file}"
     assert ask("read_file", path=file) == "one\n2\n"
@@ -78,8 +80,28 @@ def test_threads_do_not_meet(client: Client, thread: Thread) -> None:
 async def test_async(client: Client, thread: Thread) -> None:
     (bash,) = tools(client, ["bash"])
     assert (await bash.ainvoke(call("bash", command="echo hi"), config_of(thread))).content == "hi"
-    assert "csv-profile" in await aprompt_section(client, config_of(thread))
-    assert "csv-profile" in prompt_section(client, config_of(thread))
+    assert "csv-profile" in (await Toolkit(client).aoffer(config_of(thread))).text
+    assert "csv-profile" in Toolkit(client).offer(config_of(thread)).text
+
+
+async def test_typed_commands(client: Client, thread: Thread) -> None:
+    folder, config = "/mnt/user-data/workspace/plugin", config_of(thread)
+    thread.files.write(f"{folder}/.claude-plugin/plugin.json", '{"name": "greets"}')
+    thread.files.write(f"{folder}/commands/hello.md", "Greet $ARGUMENTS")
+    packed = io.BytesIO()
+    thread.files.download_archive(folder, packed, format="zip")
+    thread.files.upload("/mnt/user-data/outputs/p.zip", packed.getvalue())
+    client.call("POST", "/api/plugins/install", body={"thread_id": thread.id, "path": "/mnt/user-data/outputs/p.zip"})
+    try:
+        known = thread.typed_command(" /greets:hello Ann")
+        assert (known.recognised, known.message, known.command, known.args) == (True, "Greet Ann", "greets:hello", "Ann")
+        unknown = thread.typed_command("/greets:helo Ann")
+        assert (unknown.recognised, unknown.message, unknown.near) == (False, "/greets:helo Ann", ["greets:hello"])
+        assert typed_message(client, "/greets:hello Bob", config) == "Greet Bob"
+        assert await atyped_message(client, "/greets:hello Bob", config) == "Greet Bob"
+        assert typed_message(client, "hello", {}) == await atyped_message(client, "hello", {}) == "hello"  # the server is not asked
+    finally:
+        client.call("DELETE", "/api/plugins/greets")
 
 
 async def test_async_with_an_http_client_of_ones_own(server: Server, thread: Thread) -> None:

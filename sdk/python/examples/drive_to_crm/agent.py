@@ -24,11 +24,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
 from skerry import Client
-from skerry.langgraph import prompt_section, tools
+from skerry.langgraph import Toolkit
 
 TASK = "Find the latest quarterly report in the drive and update the opportunity OPP-001 in the CRM with a summary of the key findings."
 
@@ -92,12 +91,12 @@ class ScriptedModel(BaseChatModel):
 
 
 def graph(client: Client, model: BaseChatModel, checkpoints: SqliteSaver) -> CompiledStateGraph[Any, Any, Any, Any]:
-    offered = tools(client)
-    bound = model.bind_tools(offered)
+    toolkit = Toolkit(client)
 
     def agent(state: MessagesState, config: RunnableConfig) -> dict[str, list[BaseMessage]]:
-        system = SystemMessage("You work in a sandbox.\n\n" + prompt_section(client, config))
-        return {"messages": [bound.invoke([system, *state["messages"]], config)]}
+        offer = toolkit.offer(config)  # what the server offers now: text and tools speak of the same
+        system = SystemMessage("You work in a sandbox.\n\n" + offer.text)
+        return {"messages": [model.bind_tools(offer.tools).invoke([system, *state["messages"]], config)]}
 
     def route(state: MessagesState) -> str:
         last = state["messages"][-1]
@@ -114,7 +113,7 @@ def graph(client: Client, model: BaseChatModel, checkpoints: SqliteSaver) -> Com
 
     g = StateGraph(MessagesState)
     g.add_node("agent", agent)
-    g.add_node("tools", ToolNode(offered))
+    g.add_node("tools", toolkit.node())
     g.add_node("approval", approval, destinations=("tools", END))
     g.add_edge(START, "agent")
     g.add_conditional_edges("agent", route, ["tools", "approval", END])

@@ -9,7 +9,8 @@ from typing_extensions import TypedDict
 
 from skerry._constants import DEFAULT_WAIT_S
 
-Language = Literal["typescript", "javascript", "python", "bash"]
+Language = Literal["typescript", "javascript", "python", "bash", "wasm", "ts", "js", "py", "sh"]
+ContextLanguage = Literal["python", "typescript", "javascript", "py", "ts", "js"]
 
 
 class CommandOptions(TypedDict, total=False):
@@ -25,9 +26,13 @@ class CommandOptions(TypedDict, total=False):
 
 
 class CodeOptions(TypedDict, total=False):
-    """Of code. timeout_s is its own limit, 30 s by default and at most 120; max_output_chars is for stdout."""
+    """Of code. timeout_s is its own limit, 30 s by default and at most 120; max_output_chars is for stdout.
+
+    description says in a sentence what the code does: it is shown in the list of execs and in the audit log.
+    """
 
     language: Language | None
+    description: str | None
     timeout_s: float | None
     max_output_chars: int | None
     env: Mapping[str, str] | None

@@ -9,22 +9,6 @@ from pydantic import AwareDatetime, Field
 from skerry._base import Model
 
 
-class ActiveSkill(Model):
-    content: str
-    """
-    The instructions between tags, with the folder and the files of the skill: ready for the model
-    """
-    location: str
-    """
-    Of SKILL.md, in the sandbox
-    """
-    name: str
-    resources: list[str]
-    """
-    Its other files, relative to the folder of SKILL.md
-    """
-
-
 class ApprovalDecision(Model):
     at: AwareDatetime
     by: str
@@ -32,6 +16,16 @@ class ApprovalDecision(Model):
     key_id: str | None = None
     reason: str | None = None
     scope: str | None = None
+
+
+class ApprovalSummary(Model):
+    exec_id: str | None = None
+    expires_at: AwareDatetime
+    id: str
+    server: str | None = None
+    state: str
+    tool: str
+    why: str
 
 
 class ApprovedTools(Model):
@@ -117,6 +111,21 @@ class Bounds(Model):
     time: str | None = None
 
 
+class ChangedFiles(Model):
+    exec_id: str | None = None
+    """
+    The exec that changed them; absent for a call of the API
+    """
+    more: bool | None = None
+    """
+    Other files may have changed, too: list the folders
+    """
+    paths: list[str]
+    """
+    At most 50. A folder stands for what is in it
+    """
+
+
 class CodeContext(Model):
     context_id: str
     created_at: AwareDatetime
@@ -160,6 +169,7 @@ class Edited(Model):
 class ExecInfo(Model):
     action: str
     background: bool
+    description: str | None = None
     exec_id: str
     exit_code: int | None
     started_at: AwareDatetime
@@ -354,6 +364,52 @@ class McpServer(Model):
     """
 
 
+class PackKey(Model):
+    capabilities: list[str] | None = None
+    """
+    The only capabilities that its tools may require; any when absent
+    """
+    cert_authority: bool | None = None
+    """
+    Certificates that it signed count, and not the key itself
+    """
+    created_at: AwareDatetime | None = None
+    """
+    Absent for a key of the file
+    """
+    created_by: str | None = None
+    expires_at: AwareDatetime | None = None
+    file: bool | None = None
+    """
+    It is in the file authorized_packs, and changed there
+    """
+    id: str
+    """
+    The key's fingerprint
+    """
+    key: str
+    """
+    As in authorized_keys: type and base64
+    """
+    name: str | None = None
+    packs: list[str] | None = None
+    """
+    The only packs: names, or the beginning of names with a * behind it; all when absent
+    """
+    tenant: str | None = None
+    """
+    Whose users get the packs; all when absent
+    """
+
+
+class PackTool(Model):
+    description: str
+    disclosure: str | None = None
+    name: str
+    required_capabilities: list[str] | None = None
+    timeout_s: int
+
+
 class PageCodeContext(Model):
     items: list[CodeContext]
     next_cursor: str | None = None
@@ -388,6 +444,14 @@ class PageKey(Model):
 
 class PageMcpServer(Model):
     items: list[McpServer]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PagePackKey(Model):
+    items: list[PackKey]
     next_cursor: str | None = None
     """
     Send it as cursor to get the rest; not there at the end
@@ -509,13 +573,6 @@ class Problem(Model):
     """
 
 
-class Prompt(Model):
-    mode: str
-    sections: dict[str, str]
-    text: str
-    tools: list[Any]
-
-
 class PtySize(Model):
     cols: int
     rows: int
@@ -542,6 +599,10 @@ class Runnable(Model):
 
 
 class Sample(Model):
+    allowed_tools: list[str] | None = None
+    """
+    What the skill names in allowed-tools
+    """
     annotations: Any | None = None
     """
     What the tool says of itself: an object with readOnlyHint and the like
@@ -571,6 +632,9 @@ class Sample(Model):
     Name of an MCP server
     """
     skill: str | None = None
+    """
+    The skill whose script runs, or calls the tool
+    """
     tenant: str | None = None
     """
     default when absent
@@ -617,9 +681,17 @@ class SecretRotation(Model):
 
 
 class Skill(Model):
+    allowed_tools: list[str]
+    """
+    allowed-tools of SKILL.md, one entry a tool: a pre-approval. Rules of the policy can make a limit of it
+    """
     category: str
     """
     public, custom, virtual, or plugin:<name>
+    """
+    compatibility: str
+    """
+    What it needs, for people; as SKILL.md says
     """
     description: str
     digest: str
@@ -633,12 +705,28 @@ class Skill(Model):
     """
     Of SKILL.md, in a sandbox where the skill is on
     """
+    metadata: dict[str, Any]
+    """
+    metadata of SKILL.md
+    """
     name: str
     runnable: Runnable
+    template: str
+    """
+    Of the sandbox where its scripts run; empty: that of the thread
+    """
     trusted: bool
     """
     Its scripts may run without an approval
     """
+
+
+class SkillChannel(Model):
+    active: bool | None = None
+    digest: str
+    hash: str
+    id: str
+    server: str
 
 
 class SkillFile(Model):
@@ -678,6 +766,23 @@ class SkillInstalled(Model):
     success: bool
 
 
+class SkillKey(Model):
+    key: str
+    """
+    The bearer key of the stream. It is good for nothing else, and shown here only; it ends with the skill
+    """
+    pack_id: str
+    """
+    What the program opens its stream for: the name of the skill
+    """
+
+
+class SkillTool(Model):
+    description: str | None = None
+    input_schema: Any
+    name: str
+
+
 class SkillsAnswer(Model):
     skills: list[Skill]
 
@@ -693,21 +798,13 @@ class SmokeTest(Model):
     timeout_s: int
 
 
-class Template(Model):
-    deno: DenoPermissions | None = None
-    description: str
-    env: dict[str, str] | None = None
-    idle_timeout_s: int
-    interpreters: dict[str, Interpreter] | None = None
-    javascript: str | None = None
-    languages: list[str]
-    limits: Limits
-    loosened: list[str] | None = None
-    max_age_s: int | None = None
-    name: str
-    pool: Pool | None = None
-    runtime: str
-    smoke: list[SmokeTest] | None = None
+class ThreadVersions(Model):
+    prompt: str
+    """
+    The version of GET /api/threads/{thread}/prompt
+    """
+    skills: str
+    tools: str
 
 
 class Timings(Model):
@@ -734,6 +831,22 @@ class ToolChange(Model):
     Where the two part, at most 600 bytes, everything that is not plain escaped
     """
     field: str
+
+
+class ToolDefinition(Model):
+    defer_loading: bool | None = None
+    """
+    Register it only where the provider searches tools itself; search_tools finds it elsewhere
+    """
+    description: str
+    input_schema: Any
+    """
+    JSON Schema of an object
+    """
+    name: str
+    """
+    A name with __ is that of an MCP server's tool, which POST …/tools/call calls; the others are routes of the thread
+    """
 
 
 class ToolDrift(Model):
@@ -783,13 +896,19 @@ class ToolLogin(Model):
 
 class ToolResult(Model):
     call_id: str
+    content: list[Any] | None = None
     file: ResultFile | None = None
     is_error: bool
     ms: int
     result: Any
+    structured_content: Any | None = None
 
 
 class ToolSearch(Model):
+    also: list[str] | None = None
+    """
+    At detail full without a limit: the names of the next best tools, which are not described
+    """
     match_count: int
     query: str
     server_filter: str
@@ -818,6 +937,35 @@ class Transferred(Model):
     path: str
 
 
+class TypedCommand(Model):
+    args: str | None = None
+    command: str | None = None
+    """
+    The command, as plugin:command
+    """
+    findings: list[Finding]
+    message: str
+    """
+    What to send to the agent: the text of the command, or the message as it came
+    """
+    near: list[str] | None = None
+    """
+    Commands whose names look like the unknown one, at most 3
+    """
+    recognised: bool
+    unknown: str | None = None
+    """
+    The name of a message that has the form of a command and is none
+    """
+
+
+class TypedMessage(Model):
+    text: str
+    """
+    The message, such as /sales:call-prep Acme
+    """
+
+
 class Unpacked(Model):
     bytes: int
     files: int
@@ -825,6 +973,10 @@ class Unpacked(Model):
 
 
 class UsageAmounts(Model):
+    code_tool_calls: int
+    """
+    Those of the tool calls that code in sandboxes made
+    """
     cpu_seconds: float
     exec_seconds: float
     execs: int
@@ -836,12 +988,24 @@ class UsageAmounts(Model):
     Calls that met a limit
     """
     requests: int
+    returned_bytes: int
+    """
+    What the callers got of it: the answers to direct calls, and the output of programs that called tools
+    """
     sandbox_seconds: float
     sandbox_starts: int
     tool_calls: int
+    tool_result_bytes: int
+    """
+    What tools answered
+    """
 
 
 class UsageItem(Model):
+    code_tool_calls: int
+    """
+    Those of the tool calls that code in sandboxes made
+    """
     cpu_seconds: float
     day: str | None = None
     exec_seconds: float
@@ -855,9 +1019,17 @@ class UsageItem(Model):
     Calls that met a limit
     """
     requests: int
+    returned_bytes: int
+    """
+    What the callers got of it: the answers to direct calls, and the output of programs that called tools
+    """
     sandbox_seconds: float
     sandbox_starts: int
     tool_calls: int
+    tool_result_bytes: int
+    """
+    What tools answered
+    """
     user: str | None = None
 
 
@@ -878,6 +1050,10 @@ class UsageReport(Model):
 
 class VirtualSkill(Model):
     category: str
+    channel: SkillKey | None = None
+    """
+    With channel: by what a program provides the tools
+    """
     description: str
     digest: str
     findings: list[Finding]
@@ -890,6 +1066,11 @@ class WaitingInterpreter(Model):
     language: str
     memory_bytes: int
     starting: bool | None = None
+
+
+class Wasm(Model):
+    cpu_s: int | None = None
+    memory_bytes: int | None = None
 
 
 class WatchedChange(Model):
@@ -907,6 +1088,30 @@ class Why(Model):
 class Written(Model):
     bytes: int
     path: str
+
+
+class ActiveSkill(Model):
+    allowed_tools: list[str]
+    """
+    allowed-tools of SKILL.md, one entry a tool: a pre-approval. Rules of the policy can make a limit of it
+    """
+    content: str
+    """
+    The instructions between tags, with the folder and the files of the skill: ready for the model
+    """
+    location: str
+    """
+    Of SKILL.md, in the sandbox
+    """
+    name: str
+    resources: list[str]
+    """
+    Its other files, relative to the folder of SKILL.md
+    """
+    tools: list[SkillTool] | None = None
+    """
+    Those of its channel, which can be called from now on
+    """
 
 
 class Approval(Model):
@@ -1008,7 +1213,50 @@ class Marketplace(Model):
     name: str
     owner: str | None = None
     plugins: list[MarketplaceEntry]
+    skills: list[MarketplaceEntry] | None = None
     source: PluginSource
+
+
+class PackInfo(Model):
+    calls: int
+    """
+    Calls of this connection
+    """
+    description: str | None = None
+    error: str | None = None
+    """
+    Why agents do not have it now
+    """
+    id: str
+    identity: str
+    """
+    The credential that provides it
+    """
+    late: int
+    """
+    Answers of this connection that came when no caller waited for them
+    """
+    max_parallel_calls: int
+    running: int
+    """
+    Calls under way
+    """
+    since: AwareDatetime
+    """
+    When it connected, or went
+    """
+    source: str
+    """
+    The address that it came from
+    """
+    state: str
+    tenant: str | None = None
+    """
+    Whose users have it; all when absent
+    """
+    tool_count: int
+    tools: list[PackTool] | None = None
+    version: str
 
 
 class PageApproval(Model):
@@ -1035,16 +1283,16 @@ class PageMarketplace(Model):
     """
 
 
-class PagePluginCommand(Model):
-    items: list[PluginCommand]
+class PagePackInfo(Model):
+    items: list[PackInfo]
     next_cursor: str | None = None
     """
     Send it as cursor to get the rest; not there at the end
     """
 
 
-class PageTemplate(Model):
-    items: list[Template]
+class PagePluginCommand(Model):
+    items: list[PluginCommand]
     next_cursor: str | None = None
     """
     Send it as cursor to get the rest; not there at the end
@@ -1107,6 +1355,17 @@ class PluginInstalled(Model):
     success: bool
 
 
+class Prompt(Model):
+    mode: str
+    sections: dict[str, str]
+    text: str
+    tools: list[ToolDefinition]
+    version: str
+    """
+    A digest of the rest: it changes when what is answered does, and is the same on each server. The ETag has it, too
+    """
+
+
 class Sandbox(Model):
     created_at: AwareDatetime
     driver: str
@@ -1135,7 +1394,29 @@ class ServersAnswer(Model):
     total_tools: int
 
 
+class Template(Model):
+    deno: DenoPermissions | None = None
+    description: str
+    env: dict[str, str] | None = None
+    idle_timeout_s: int
+    interpreters: dict[str, Interpreter] | None = None
+    javascript: str | None = None
+    languages: list[str]
+    limits: Limits
+    loosened: list[str] | None = None
+    max_age_s: int | None = None
+    name: str
+    pool: Pool | None = None
+    runtime: str
+    smoke: list[SmokeTest] | None = None
+    wasm: Wasm | None = None
+
+
 class Thread(Model):
+    active_tools: list[str] | None = None
+    """
+    Tools that a full search showed, or that were activated by name, oldest first
+    """
     capabilities: list[str] | None = None
     created_at: AwareDatetime
     labels: dict[str, str]
@@ -1147,6 +1428,31 @@ class Thread(Model):
     thread_id: str
     user: str
     workspace: DiskUsage
+
+
+class ThreadEvent(Model):
+    approval: ApprovalSummary | None = None
+    """
+    With approval.requested and approval.decided
+    """
+    at: AwareDatetime
+    exec: ExecInfo | None = None
+    """
+    With exec.started and exec.ended; the subject is cut to 200 characters
+    """
+    files: ChangedFiles | None = None
+    """
+    With files.changed
+    """
+    id: str | None = None
+    """
+    Resume behind it: send it as Last-Event-ID, or as after
+    """
+    kind: str
+    versions: ThreadVersions | None = None
+    """
+    As the caller sees the thread now; with started, reset and the three kinds of change
+    """
 
 
 class Trial(Model):
@@ -1166,6 +1472,14 @@ class Trial(Model):
 
 class PagePlugin(Model):
     items: list[Plugin]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageTemplate(Model):
+    items: list[Template]
     next_cursor: str | None = None
     """
     Send it as cursor to get the rest; not there at the end

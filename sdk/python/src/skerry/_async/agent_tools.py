@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from skerry._async.thread import Thread
 from skerry._constants import EXEC_TIMEOUT_S, READ_LINES, USER_DATA, WORKSPACE
 from skerry._results import ExecResult
+from skerry._tool_results import Content, ToolError, content_of, text_of
+from skerry.errors import NotFound
 
 
 class AgentTools:
@@ -19,7 +21,7 @@ class AgentTools:
         return shown(await self._thread.exec(command, timeout_s=timeout_s, max_output_bytes=100_000))
 
     async def execute_code(
-        self, code: str, language: Literal["typescript", "javascript", "python", "bash"] | None = None, timeout: float | None = None
+        self, code: str, language: Literal["typescript", "javascript", "python", "bash", "wasm"] | None = None, timeout: float | None = None
     ) -> str:
         r = await self._thread.execute_code(code, language=language, timeout_s=timeout)
         said: dict[str, Any] = {"status": r.status, "exit_code": r.exit_code, "stdout": r.stdout, "stderr": r.stderr}
@@ -31,8 +33,16 @@ class AgentTools:
     async def list_servers(self) -> str:
         return as_json((await self._thread.servers()).model_dump(exclude_none=True))
 
-    async def search_tools(self, query: str, server: str | None = None, detail: Literal["name", "desc", "full"] = "desc") -> str:
-        return as_json((await self._thread.search_tools(query, server=server, detail=detail)).model_dump(exclude_none=True))
+    async def search_tools(
+        self,
+        query: str,
+        server: str | None = None,
+        detail: Literal["name", "desc", "full"] = "desc",
+        limit: int | None = None,
+        output_schema: bool = False,
+    ) -> str:
+        found = await self._thread.search_tools(query, server=server, detail=detail, limit=limit, output_schema=output_schema)
+        return as_json(found.model_dump(exclude_none=True))
 
     async def read_file(self, path: str, offset: int = 0, limit: int = READ_LINES) -> str:
         text = await self._thread.files.read(path, offset=offset, limit=min(limit, READ_LINES))
@@ -76,6 +86,20 @@ class AgentTools:
 
     async def run_skill(self, skill: str, script: str, args: Sequence[str] = (), timeout_s: float = EXEC_TIMEOUT_S) -> str:
         return shown(await self._thread.run_skill(skill, script, args, timeout_s=timeout_s))
+
+    async def call_skill_tool(self, skill: str, tool: str, input: Mapping[str, Any]) -> tuple[Content, dict[str, Any]]:
+        return await self.call(tool, input, server=f"skill/{skill}")
+
+    async def call(self, name: str, arguments: Mapping[str, Any], server: str | None = None) -> tuple[Content, dict[str, Any]]:
+        """Calls a tool of an MCP server. Returns what the model reads, and what is kept for the program."""
+        try:
+            result = await self._thread.call_tool(name, arguments, server=server, content=True)
+        except NotFound as err:
+            raise ToolError(f"Error: {err}. The tools may have changed: use one that you have now.") from err
+        content, artifact = content_of(result)
+        if result.is_error:
+            raise ToolError(content if isinstance(content, str) else text_of(result.result))
+        return content, artifact
 
 
 def shown(r: ExecResult) -> str:

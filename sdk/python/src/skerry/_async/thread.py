@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
+import httpx
 from typing_extensions import Unpack
 
 from skerry import _constants as constants
@@ -15,7 +18,8 @@ from skerry import errors, models
 from skerry._async.execs import Context, Exec, follow
 from skerry._async.files import Files
 from skerry._async.transport import Transport
-from skerry._options import CodeOptions, CommandOptions, code_body, command_body, deadline_of, given
+from skerry._folders import skill_of
+from skerry._options import CodeOptions, CommandOptions, ContextLanguage, code_body, command_body, deadline_of, given
 from skerry._results import Event, ExecResult
 
 Mode = Literal["direct", "code", "auto"]
@@ -145,7 +149,7 @@ class Thread:
         deadline = deadline_of(deadline_s, options.get("timeout_s"), constants.MAX_CODE_TIMEOUT_S)
         return follow(self._transport, self._base, path=self._base + "/execute_code", body=code_body(code, options), deadline_s=deadline)
 
-    async def context(self, language: Literal["python", "typescript", "javascript"] | None = None, *, cwd: str | None = None) -> Context:
+    async def context(self, language: ContextLanguage | None = None, *, cwd: str | None = None) -> Context:
         """A new interpreter that keeps its variables. As a context manager it is deleted when it is left."""
         answer = await self._transport.call(
             "POST", self._base + "/contexts", body=given(language=language, cwd=cwd), deadline_s=constants.DEFAULT_WAIT_S
@@ -166,26 +170,96 @@ class Thread:
         """The MCP servers whose tools the thread may use."""
         return models.ServersAnswer.model_validate(await self._get("/servers"))
 
-    async def search_tools(self, query: str, *, server: str | None = None, detail: Detail | None = None) -> models.ToolSearch:
-        """At most 15 tools, best first."""
-        return models.ToolSearch.model_validate(await self._get("/tools", query=query, server=server, detail=detail))
+    async def search_tools(
+        self,
+        query: str,
+        *,
+        server: str | None = None,
+        detail: Detail | None = None,
+        limit: int | None = None,
+        output_schema: bool | None = None,
+    ) -> models.ToolSearch:
+        """At most limit tools, best first; without a limit 15, and with full the few that fit best: also names the others."""
+        answer = await self._get("/tools", query=query, server=server, detail=detail, limit=limit, output_schema=output_schema)
+        return models.ToolSearch.model_validate(answer)
 
     async def server_tools(self, server: str) -> Sequence[models.ToolFound]:
         """All tools of one MCP server."""
         return models.PageToolFound.model_validate(await self._get(f"/servers/{quote(server, safe='')}/tools")).items
 
     async def call_tool(
-        self, tool: str, input: Mapping[str, Any] | None = None, *, server: str | None = None, deadline_s: float = constants.DEFAULT_WAIT_S
+        self,
+        tool: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        server: str | None = None,
+        content: bool = False,
+        deadline_s: float = constants.DEFAULT_WAIT_S,
     ) -> models.ToolResult:
-        """Calls a tool by its printed name (server__tool), or by server and its own name. It is never called twice."""
-        body = given(tool=tool, server=server, input=dict(input or {}))
+        """Calls a tool by its printed name (server__tool), or by server and its own name. It is never called twice.
+
+        With content the result has the MCP server's own blocks of content, too: images, for instance.
+        """
+        body = given(tool=tool, server=server, input=dict(input or {}), content=content or None)
         return models.ToolResult.model_validate(
             (await self._transport.call("POST", self._base + "/tools/call", body=body, deadline_s=deadline_s)).json()
         )
 
+    async def activate_tool(self, tool: str) -> models.ToolFound:
+        """Puts the definition of a tool (server__tool) before the thread's agent, until it is put away."""
+        return models.ToolFound.model_validate((await self._transport.call("PUT", self._active_tool(tool))).json())
+
+    async def put_away_tool(self, tool: str) -> None:
+        """Takes a tool out of the active ones, which info() lists."""
+        await self._transport.call("DELETE", self._active_tool(tool))
+
+    def _active_tool(self, tool: str) -> str:
+        return f"{self._base}/tools/active/{quote(tool, safe='')}"
+
     async def prompt(self) -> models.Prompt:
         """The text that tells an agent of its skills and tools, and the tools to register."""
         return models.Prompt.model_validate(await self._get("/prompt"))
+
+    async def events(self, after: str = "", *, deadline_s: float | None = None) -> AsyncIterator[models.ThreadEvent]:
+        """What happens in the thread, as it happens: behind the event with the id after, or from now on.
+
+        The first event is started, or reset where events are missing: read the thread's state anew. A connection that is lost is
+        made again, and goes on where it was. It ends when the thread is deleted; DeadlineExceeded after deadline_s, when that is given.
+        """
+        ends = None if deadline_s is None else time.monotonic() + deadline_s
+        failing: float | None = None
+        patience = max(constants.TAKE_UP_FOR_S, self._transport.timeout_s)
+        while True:
+            left = constants.TRANSFER_S if ends is None else ends - time.monotonic()
+            if left <= 0:
+                raise errors.DeadlineExceeded(f"thread {self.id}: its events were followed for {deadline_s:g} s")
+            broke: Exception | None = None
+            try:
+                async for message in self._transport.events(
+                    "GET", self._base + "/events", params={"after": after or None}, deadline_s=left
+                ):
+                    if message.event == constants.EVENT_END:
+                        return
+                    if message.event == constants.EVENT_ERROR:
+                        raise errors.from_answer(int(json.loads(message.data).get("status", 500)), {}, message.data.encode())
+                    after, failing = message.id, None
+                    yield models.ThreadEvent.model_validate_json(message.data)
+            except httpx.HTTPError as err:
+                broke = errors.ConnectionFailed(f"thread {self.id}: its events were cut off ({type(err).__name__}: {err})")
+            except errors.ConnectionFailed as err:
+                broke = err
+            except errors.APIError as err:
+                if err.status < 500 and err.status not in constants.PASSING_STATUSES:
+                    raise
+                broke = err
+            except errors.DeadlineExceeded:
+                if ends is not None:
+                    raise
+            if broke is not None:
+                failing = failing if failing is not None else time.monotonic()
+                if time.monotonic() - failing > patience:
+                    raise broke
+            await asyncio.sleep(constants.TAKE_UP_PAUSE_S)
 
     async def search_skills(self, query: str = "") -> models.FoundSkills:
         return models.FoundSkills.model_validate(await self._get("/skills", query=query))
@@ -194,6 +268,14 @@ class Thread:
         """A skill that only this thread has."""
         sent = given(name=name, description=description, body=body, files=files)
         return models.VirtualSkill.model_validate((await self._transport.call("POST", self._base + "/skills", body=sent)).json())
+
+    async def skill(self, folder: str | os.PathLike[str]) -> models.VirtualSkill:
+        """Attaches a skill's folder of this machine to the thread, as it is now, in place of what was attached under its name.
+
+        The thread alone has it, in the server's memory. The folder is not needed afterwards.
+        """
+        answer = await self._transport.call("POST", self._base + "/skills", body=skill_of(folder))
+        return models.VirtualSkill.model_validate(answer.json())
 
     async def install_skill(self, path: str) -> models.SkillInstalled:
         """Installs a .skill file that lies in the thread."""
@@ -241,6 +323,11 @@ class Thread:
         return models.PluginMessage.model_validate(
             (await self._transport.call("POST", path, body={"args": args}, deadline_s=constants.DEFAULT_WAIT_S)).json()
         )
+
+    async def typed_command(self, text: str) -> models.TypedCommand:
+        """The text of the command that a user typed, such as "/sales:call-prep Acme", or the message as it came."""
+        answer = await self._transport.call("POST", self._base + "/commands", body={"text": text}, deadline_s=constants.DEFAULT_WAIT_S)
+        return models.TypedCommand.model_validate(answer.json())
 
     def _skill(self, name: str) -> str:
         return f"{self._base}/skills/{quote(name, safe='')}"
