@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 modules=${SKERRY_CACHE:-/var/cache/skerry}/clients/node_modules
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp -r package.json README.md tsconfig*.json src test ../../docs/typescript.md "$work/"
+cp -r package.json README.md tsconfig*.json src test conformance ../../docs/{typescript,packs}.md "$work/"
 ln -s "$modules" "$work/node_modules"
 cd "$work"
 bin=$modules/.bin
@@ -16,14 +16,14 @@ npm pack --silent >/dev/null
 mkdir -p user/node_modules/@skerry
 tar -xzf skerry-client-*.tgz -C user/node_modules/@skerry
 mv user/node_modules/@skerry/package user/node_modules/@skerry/client
-echo 'import { Skerry } from "@skerry/client"; import { skerryTools } from "@skerry/client/langchain";
-  console.log(skerryTools(new Skerry({ server: "http://127.0.0.1" })).length)' >user/main.mjs
-[ "$(node user/main.mjs)" = 12 ] || { echo "the package does not work as it is packed" >&2; exit 1; }
+echo 'import { Skerry } from "@skerry/client"; import { skerryTools } from "@skerry/client/langchain"; import { skerryMiddleware } from "@skerry/client/langchain/middleware";
+  const skerry = new Skerry({ server: "http://127.0.0.1" }); console.log(skerryTools(skerry).length, skerryMiddleware(skerry).name)' >user/main.mjs
+[ "$(node user/main.mjs)" = "15 Skerry" ] || { echo "the package does not work as it is packed" >&2; exit 1; }
 rm -rf dist user
 curl -fsS "$SKERRY_SERVER/openapi.json" -o openapi.json
 "$bin/openapi-typescript" openapi.json --default-non-nullable=false -o test/openapi.d.ts >/dev/null 2>&1
 "$bin/tsc"
-tests=(dist/test/examples.test.js dist/test/rules.test.js dist/test/server.test.js)
+tests=(dist/test/direct.test.js dist/test/examples.test.js dist/test/packs.test.js dist/test/rules.test.js dist/test/server.test.js dist/test/skilltools.test.js)
 pids=()
 timeout 170 node --experimental-websocket --test "${tests[@]}" >node.log 2>&1 & pids+=("$!")
 timeout 170 "$bin/bun" test --timeout 100000 "${tests[@]/#/./}" >bun.log 2>&1 & pids+=("$!")
@@ -38,4 +38,6 @@ for runtime in node bun deno; do
   fi
   pids=("${pids[@]:1}")
 done
-exit $failed
+[ $failed = 0 ] || exit 1
+here=$OLDPWD
+(cd "$here/../.." && go test -count=1 -timeout 10m ./sdk/packs/conformance -provider "node $work/dist/conformance/provider.js")

@@ -2,6 +2,7 @@ import * as constants from "./constants.js";
 import { Files } from "./files.js";
 import { Runs } from "./execs.js";
 import { SkerryError } from "./errors.js";
+import { skillOf } from "./folder.js";
 import type {
   AcquireOptions,
   ActiveSkill,
@@ -21,11 +22,13 @@ import type {
   SkillFound,
   SkillInstalled,
   Template,
+  ThreadEvent,
   ThreadInfo,
   Tool,
   ToolResult,
   ToolSearch,
   ToolServers,
+  TypedCommand,
   VirtualSkill,
 } from "./models.js";
 import type { AuditFilter, ToolQuery } from "./queries.js";
@@ -152,6 +155,11 @@ export class Thread extends Runs {
     this.skills = new ThreadSkills(t, id);
   }
 
+  /** The address of its server. */
+  get server(): string {
+    return this.t.server;
+  }
+
   /** Gives the thread a sandbox. Many callers at once get the same one. Its state is starting when it takes longer than wait_s. */
   acquire(options: AcquireOptions = {}, o: CallOptions = {}): Promise<Sandbox> {
     return this.#sandbox({ method: "PUT", path: path("threads", this.id, "sandbox"), body: options }, o);
@@ -205,6 +213,47 @@ export class Thread extends Runs {
   async command(plugin: string, command: string, args = "", o: CallOptions = {}): Promise<string> {
     const r: Request = { method: "POST", path: path("threads", this.id, "commands", plugin, command), body: { args } };
     return (await this.t.call<{ message: string }>(r, o)).message;
+  }
+
+  /**
+   * Attaches a skill's folder of this machine to the thread, as it is now, in place of what was attached under its name. The
+   * thread alone has it, in the server's memory. The folder is not needed afterwards.
+   */
+  async skill(folder: string, o: CallOptions = {}): Promise<AddedSkill> {
+    return this.skills.add(await skillOf(folder), o);
+  }
+
+  /**
+   * The text of the command that a user typed, such as "/sales:call-prep Acme", or the message as it came when it is no
+   * command: send every message of a user through it.
+   */
+  typedCommand(text: string, o: CallOptions = {}): Promise<TypedCommand> {
+    return this.t.call({ method: "POST", path: path("threads", this.id, "commands"), body: { text } }, { timeoutMs: this.t.waitMs, ...o });
+  }
+
+  /**
+   * What happens in the thread, as it happens: behind the event with the id `after`, or from now on. The first event is started, or
+   * reset where events are missing: read the thread's state anew. A connection that is lost is made again, and goes on where it
+   * was. It ends when the thread is deleted.
+   */
+  async *events(after = "", o: CallOptions = {}): AsyncGenerator<ThreadEvent, void, void> {
+    let failing: number | undefined; // since when no connection was made
+    for (;;) {
+      const query: Query = after === "" ? {} : { after };
+      try {
+        for await (const m of this.t.events({ method: "GET", path: path("threads", this.id, "events"), query }, o, this.t.silenceMs)) {
+          if (m.event === constants.eventEnd) return;
+          failing = undefined;
+          after = m.id;
+          yield JSON.parse(m.data) as ThreadEvent;
+        }
+      } catch (err) {
+        const settled = err instanceof SkerryError && err.status < 500 && !constants.passingStatuses.includes(err.status);
+        failing ??= performance.now();
+        if (o.signal?.aborted || settled || performance.now() - failing > Math.max(constants.takeUpForMs, this.t.patienceMs)) throw err;
+      }
+      await sleep(constants.takeUpPauseMs, o.signal);
+    }
   }
 
   /** What to tell the agent of this thread, and which tools to register with it. */
@@ -288,9 +337,23 @@ export class Tools {
     return (await this.#t.call<{ items: Tool[] }>({ method: "GET", path: path("threads", this.threadId, "servers", server, "tools") }, o)).items;
   }
 
-  /** Calls a tool by its name, {server}__{tool}. An error of the tool itself is a result with is_error. It may wait for an approval, so it takes as long as `waitMs`. */
-  call(tool: string, input: object = {}, o: CallOptions = {}): Promise<ToolResult> {
-    const r: Request = { method: "POST", path: path("threads", this.threadId, "tools", "call"), body: { tool, input }, kind: "once" };
+  /** Puts the definition of a tool, {server}__{tool}, before the thread's agent until it is put away. A full search does so with the deferred tools that it shows. */
+  activate(tool: string, o: CallOptions = {}): Promise<Tool> {
+    return this.#t.call({ method: "PUT", path: path("threads", this.threadId, "tools", "active", tool) }, o);
+  }
+
+  /** Takes a tool out of the active ones, which ThreadInfo lists. */
+  async putAway(tool: string, o: CallOptions = {}): Promise<void> {
+    await this.#t.call({ method: "DELETE", path: path("threads", this.threadId, "tools", "active", tool) }, o);
+  }
+
+  /**
+   * Calls a tool by its name, {server}__{tool}. An error of the tool itself is a result with is_error. It may wait for an
+   * approval, so it takes as long as `waitMs`. With `content` the result has the MCP server's own blocks, too: images, say.
+   */
+  call(tool: string, input: object = {}, { content, ...o }: CallOptions & { content?: boolean } = {}): Promise<ToolResult> {
+    const body = { tool, input, ...(content === true ? { content } : {}) };
+    const r: Request = { method: "POST", path: path("threads", this.threadId, "tools", "call"), body, kind: "once" };
     return this.#t.call(r, { timeoutMs: this.#t.waitMs, ...o });
   }
 }

@@ -4,7 +4,7 @@
 export type SandboxState = "starting" | "running" | "paused" | "stopping" | "lost" | "hibernated";
 
 /** What `executeCode` can run. */
-export type Language = "typescript" | "javascript" | "python" | "bash";
+export type Language = "typescript" | "javascript" | "python" | "bash" | "wasm" | "ts" | "js" | "py" | "sh";
 
 /** How an exec ended, or that it runs. */
 export type ExecStatus = "running" | "exited" | "timeout" | "oom" | "killed" | "lost";
@@ -36,6 +36,8 @@ export interface ThreadInfo {
   last_active_at: string;
   workspace: { bytes: number; files: number };
   sandbox?: Sandbox;
+  /** Tools that a full search showed, or that were activated by name, oldest first */
+  active_tools?: string[];
 }
 
 /** The sandbox of a thread. */
@@ -121,6 +123,10 @@ export interface Command {
 
 /** What `executeCode` runs. */
 export interface Code {
+  /**
+   * The text of the program. In wasm: a module for WASI preview 1 in base64, or the path of one, such as
+   * /mnt/user-data/workspace/tool.wasm
+   */
   code: string;
   /** As the server is configured when absent: typescript, unless changed */
   language?: Language;
@@ -134,6 +140,8 @@ export interface Code {
   env_secrets?: Record<string, string>;
   /** Run it in this context, whose language it is in; a fresh interpreter when absent */
   context_id?: string;
+  /** What the code does, in a sentence: shown in the list of execs and in the audit log */
+  description?: string;
 }
 
 /** What `runSkill` runs. */
@@ -215,6 +223,7 @@ export interface ExecInfo {
   exit_code: number | null;
   background: boolean;
   started_at: string;
+  description?: string;
 }
 
 /** An interpreter that keeps its variables between runs. */
@@ -234,7 +243,7 @@ export interface CodeContext {
 /** What is asked of a new context. */
 export interface ContextOptions {
   /** As the server is configured for execute_code when absent */
-  language?: "python" | "typescript" | "javascript";
+  language?: "python" | "typescript" | "javascript" | "py" | "ts" | "js";
   /** Where it begins; /mnt/user-data/workspace when absent */
   cwd?: string;
 }
@@ -339,6 +348,8 @@ export interface ToolSearch {
   match_count: number;
   showing: number;
   tools: Tool[];
+  /** At detail full without a limit: the names of the next best tools, which are not described */
+  also?: string[];
 }
 
 /** What a tool answered. */
@@ -347,6 +358,22 @@ export interface ToolResult {
   is_error: boolean;
   ms: number;
   call_id: string;
+  content?: unknown[];
+  structured_content?: unknown;
+}
+
+/** A tool to register with a model. */
+export interface ToolDefinition {
+  /**
+   * A name with __ is that of an MCP server's tool, which POST …/tools/call calls; the others are routes of
+   * the thread
+   */
+  name: string;
+  description: string;
+  /** JSON Schema of an object */
+  input_schema?: unknown;
+  /** Register it only where the provider searches tools itself; search_tools finds it elsewhere */
+  defer_loading?: boolean;
 }
 
 /** What to tell an agent, and which tools to register with it. */
@@ -354,7 +381,12 @@ export interface Prompt {
   text: string;
   sections: Record<string, string>;
   mode: string;
-  tools: unknown[];
+  tools: ToolDefinition[];
+  /**
+   * A digest of the rest: it changes when what is answered does, and is the same on each server. The ETag has
+   * it, too
+   */
+  version: string;
 }
 
 /** Something suspicious in a skill. */
@@ -379,6 +411,16 @@ export interface Skill {
   /** Of all files; empty when they cannot be read */
   digest: string;
   findings: Finding[];
+  /**
+   * allowed-tools of SKILL.md, one entry a tool: a pre-approval. Rules of the policy can make a limit of it
+   */
+  allowed_tools: string[];
+  /** What it needs, for people; as SKILL.md says */
+  compatibility: string;
+  /** metadata of SKILL.md */
+  metadata: Record<string, unknown>;
+  /** Of the sandbox where its scripts run; empty: that of the thread */
+  template: string;
 }
 
 /** A skill that a search found. */
@@ -392,11 +434,23 @@ export interface SkillFound {
 export interface VirtualSkill {
   name: string;
   /** What it does and when to use it */
-  description: string;
+  description?: string;
   /** The Markdown of SKILL.md, without frontmatter */
-  body: string;
-  /** Further files: their texts by path, relative to the skill's folder */
+  body?: string;
+  /**
+   * Further files: their texts by path, relative to the skill's folder. SKILL.md is one of them when
+   * description and body are absent
+   */
   files?: Record<string, string>;
+  /** Further files that are no texts: base64 by path */
+  binary_files?: Record<string, string>;
+  /**
+   * Its tools are functions of a program, which provides them with the key of the answer. The name has to be
+   * that of a pack: at most 63 of a-z 0-9 -
+   */
+  channel?: boolean;
+  /** In place of a skill of that name that the thread was given */
+  replace?: boolean;
 }
 
 /** A virtual skill as the server has it. */
@@ -407,6 +461,25 @@ export interface AddedSkill {
   location: string;
   digest: string;
   findings: Finding[];
+  /** With channel: by what a program provides the tools */
+  channel?: SkillKey;
+}
+
+/** A program provide the tools of a skill of one thread. */
+export interface SkillKey {
+  /** What the program opens its stream for: the name of the skill */
+  pack_id: string;
+  /**
+   * The bearer key of the stream. It is good for nothing else, and shown here only; it ends with the skill
+   */
+  key: string;
+}
+
+/** A tool of a skill's channel. */
+export interface SkillTool {
+  name: string;
+  description?: string;
+  input_schema?: unknown;
 }
 
 /** The text of a skill and what is in its folder. */
@@ -418,6 +491,12 @@ export interface ActiveSkill {
   location: string;
   /** Its other files, relative to the folder of SKILL.md */
   resources: string[];
+  /** Those of its channel, which can be called from now on */
+  tools?: SkillTool[];
+  /**
+   * allowed-tools of SKILL.md, one entry a tool: a pre-approval. Rules of the policy can make a limit of it
+   */
+  allowed_tools: string[];
 }
 
 /** A file of a skill. */
@@ -477,6 +556,40 @@ export interface Decision {
   scope?: "once" | "arguments" | "thread";
 }
 
+/** Something that happened in a thread. Which fields it has follows from its kind. */
+export interface ThreadEvent {
+  /** Resume behind it: send it as Last-Event-ID, or as after */
+  id?: string;
+  kind: 
+    | "started"
+    | "reset"
+    | "tools.changed"
+    | "skills.changed"
+    | "prompt.changed"
+    | "approval.requested"
+    | "approval.decided"
+    | "exec.started"
+    | "exec.ended"
+    | "files.changed";
+  at: string;
+  /** As the caller sees the thread now; with started, reset and the three kinds of change */
+  versions?: { tools: string; skills: string; prompt: string };
+  /** With exec.started and exec.ended; the subject is cut to 200 characters */
+  exec?: ExecInfo;
+  /** With approval.requested and approval.decided */
+  approval?: {
+    id: string;
+    state: "pending" | "approved" | "denied" | "expired" | "cancelled";
+    exec_id?: string;
+    server?: string;
+    tool: string;
+    why: string;
+    expires_at: string;
+  };
+  /** With files.changed */
+  files?: { exec_id?: string; paths: string[]; more?: boolean };
+}
+
 /** One record of the audit log. */
 export interface AuditRecord {
   id: string;
@@ -509,6 +622,21 @@ export interface AuditVerification {
   ok: boolean;
   records: number;
   first_bad?: { writer: string; seq: number; id?: string; reason: string; detail?: string };
+}
+
+/** A message of a user: a command of a plugin, or a message like any other. */
+export interface TypedCommand {
+  recognised: boolean;
+  /** What to send to the agent: the text of the command, or the message as it came */
+  message: string;
+  /** The command, as plugin:command */
+  command?: string;
+  args?: string;
+  /** The name of a message that has the form of a command and is none */
+  unknown?: string;
+  /** Commands whose names look like the unknown one, at most 3 */
+  near?: string[];
+  findings: Finding[];
 }
 
 /** What is wrong with one field of a request. */

@@ -19,6 +19,10 @@ export interface ToolQuery {
   query?: string;
   server?: string;
   detail?: "name" | "desc" | "full";
+  /** How many tools to describe, at most 15. Without it, full describes the few that fit best, and names the next ones in `also`. */
+  limit?: number;
+  /** With full: the schemas of results too. */
+  output_schema?: boolean;
 }
 
 export interface AuditFilter {

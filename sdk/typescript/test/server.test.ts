@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Skerry, SkerryError, stdoutBytes } from "../src/index.js";
-import { skerryPrompt, skerryTools } from "../src/langchain.js";
+import { skerryMessage, skerryOffer, skerryTools } from "../src/langchain.js";
 
 const server = process.env["SKERRY_SERVER"];
 if (server === undefined) throw new Error("SKERRY_SERVER names no server: scripts/clients.sh starts one");
@@ -15,7 +15,9 @@ async function inThread(name: string, run: (t: ReturnType<Skerry["thread"]>) => 
   try {
     await run(thread);
   } finally {
-    await thread.delete();
+    await thread.delete().catch((err: unknown) => {
+      if (!(err instanceof SkerryError && err.code === "not_found")) throw err; // a test may have deleted it
+    });
   }
 }
 
@@ -60,8 +62,9 @@ test("a command in the background", () =>
 
 test("code and contexts", () =>
   inThread("code", async (t) => {
-    const res = await t.executeCode({ code: "print(sum(range(10)))", language: "python" });
+    const res = await t.executeCode({ code: "print(sum(range(10)))", language: "py", description: "Adds up" });
     assert.equal(res.stdout, "45\n");
+    assert.equal((await t.execs())[0]?.description, "Adds up");
     const called = await t.executeCode({ code: "import { listAllowedDirectories } from './servers/files'; console.log(typeof await listAllowedDirectories({}))" });
     assert.equal(called.tools_called?.[0]?.status, "ok", called.stderr);
     const context = await t.createContext({ language: "python" });
@@ -125,8 +128,16 @@ test("tools, skills, audit", () =>
   inThread("tools", async (t) => {
     assert.ok((await t.tools.servers()).total_tools > 10);
     assert.equal((await t.tools.search({ query: "read a text file" })).tools[0]?.name, "files__read_text_file");
+    const two = await t.tools.search({ query: "read a text file", detail: "full", limit: 2, output_schema: true });
+    assert.ok(two.tools.length === 2 && two.tools[0]?.output !== undefined && two.also === undefined);
+    const few = await t.tools.search({ query: "read a text file", detail: "full" });
+    assert.ok(few.tools.length <= 4 && few.tools[0]?.output === undefined && (few.also?.length ?? 0) > 0);
     assert.ok((await t.tools.of("files")).length > 5);
     assert.equal((await t.tools.call("files__list_allowed_directories")).is_error, false);
+    assert.equal((await t.tools.activate("files__read_text_file")).short_name, "read_text_file");
+    assert.deepEqual((await t.info()).active_tools, ["files__read_text_file"]);
+    await t.tools.putAway("files__read_text_file");
+    assert.deepEqual((await t.info()).active_tools ?? [], []);
     assert.match((await t.prompt()).text, /skill/);
     assert.ok((await skerry.skills()).some((s) => s.name === "csv-profile"));
     assert.equal((await skerry.skill("csv-profile")).enabled, true);
@@ -156,10 +167,66 @@ test("tools of LangChain work in the thread of the run", () =>
     assert.match(String(await run("read_file", { path: "/mnt/user-data/workspace/none" })), /^error: .*not_found/s);
     assert.match(String(await run("search_tools", { query: "read a text file" })), /files__read_text_file/);
     assert.match(String(await run("activate_skill", { name: "csv-profile" })), /csv-profile/);
+    await t.skills.add({ name: "greet", description: "Says hello.", body: "x", files: { "hi.sh": "echo hi $1; exit $2" } });
+    assert.equal(await run("run_skill", { skill: "greet", script: "hi.sh", args: ["Bob", "3"] }), "hi Bob\n\nexit code 3");
     await assert.rejects(tools[0]?.invoke({ command: "true" }) ?? Promise.resolve(), /thread_id/);
     await assert.rejects(run("bash", { cmd: "x" }), /schema|required/i);
-    assert.match(await skerryPrompt(skerry, { configurable: { thread_id: t.id } }), /csv-profile/);
+    assert.match(String(await run("search_skills", { query: "csv" })), /csv-profile/);
+    const offer = await skerryOffer(skerry, { configurable: { thread_id: t.id } }, { only: ["bash"] });
+    assert.match(offer.text, /csv-profile/);
+    assert.deepEqual(offer.tools.map((x) => x.name).filter((n) => ["bash", "ls", "activate_skill"].includes(n)), ["bash", "activate_skill"]);
     assert.deepEqual(skerryTools(skerry, { only: ["bash"] }).map((x) => x.name), ["bash"]);
+  }));
+
+test("a folder as a skill", () =>
+  inThread("folder", async (t) => {
+    const { mkdtemp, mkdir, rm, symlink, writeFile } = await import("node:fs/promises");
+    const { tmpdir } = await import("node:os");
+    const { join } = await import("node:path");
+    const at = await mkdtemp(join(tmpdir(), "skerry-folder-"));
+    const folder = join(at, "stamper");
+    try {
+      await mkdir(join(folder, "scripts"), { recursive: true });
+      await writeFile(join(folder, "SKILL.md"), "---\nname: stamper\ndescription: Stamps.\n---\nRun scripts/stamp.sh.\n");
+      await writeFile(join(folder, "scripts", "stamp.sh"), "#!/bin/sh\nwc -c < /mnt/skills/virtual/stamper/seal.bin\n");
+      await writeFile(join(folder, "seal.bin"), Uint8Array.from({ length: 256 }, (_, i) => i));
+      const first = await t.skill(folder);
+      assert.deepEqual([first.name, first.category], ["stamper", "virtual"]);
+      assert.equal((await t.runSkill("stamper", { script: "scripts/stamp.sh" })).stdout.trim(), "256");
+      await writeFile(join(folder, "seal.bin"), "x");
+      assert.notEqual((await t.skill(folder)).digest, first.digest); // in place of the first
+      assert.equal((await t.runSkill("stamper", { script: "scripts/stamp.sh" })).stdout.trim(), "1");
+      await symlink("/etc/passwd", join(folder, "link"));
+      await assert.rejects(t.skill(folder), /symbolic link/);
+      await assert.rejects(t.skill(at), /no SKILL.md|symbolic link/);
+    } finally {
+      await rm(at, { recursive: true });
+    }
+  }));
+
+test("commands that users type", () =>
+  inThread("commands", async (t) => {
+    const folder = "/mnt/user-data/workspace/plugin";
+    const name = `greets-${runtime}`;
+    await t.files.write(`${folder}/.claude-plugin/plugin.json`, JSON.stringify({ name }));
+    await t.files.write(`${folder}/commands/hello.md`, "Greet $ARGUMENTS");
+    const { chunks } = await t.files.getArchive(folder, "zip");
+    const parts: Uint8Array[] = [];
+    for await (const c of chunks) parts.push(c);
+    await t.files.put("/mnt/user-data/outputs/p.zip", new Blob(parts as BlobPart[]));
+    await skerry.call({ method: "POST", path: "/api/plugins/install", body: { thread_id: t.id, path: "/mnt/user-data/outputs/p.zip" } });
+    try {
+      const known = await t.typedCommand(`/${name}:hello Ann`);
+      assert.deepEqual([known.recognised, known.message, known.command, known.args], [true, "Greet Ann", `${name}:hello`, "Ann"]);
+      const unknown = await t.typedCommand(`/${name}:helo Ann`);
+      assert.deepEqual([unknown.recognised, unknown.message, unknown.unknown], [false, `/${name}:helo Ann`, `${name}:helo`]);
+      assert.ok(unknown.near?.includes(`${name}:hello`));
+      const config = { configurable: { thread_id: t.id } };
+      assert.equal(await skerryMessage(skerry, `/${name}:hello Bob`, config), "Greet Bob");
+      assert.equal(await skerryMessage(skerry, "hello", {}), "hello"); // the server is not asked
+    } finally {
+      await skerry.call({ method: "DELETE", path: `/api/plugins/${name}` });
+    }
   }));
 
 test("a terminal", () =>
@@ -201,6 +268,34 @@ test("archives", () =>
       assert.equal((await t.files.read(`/mnt/user-data/outputs/${format}/d/a.txt`)).content, "one");
     }
     await assert.rejects(t.files.putArchive("/mnt/user-data/outputs", "no archive"), (err) => err instanceof SkerryError && err.code === "invalid");
+  }));
+
+test("events of a thread", () =>
+  inThread("events", async (t) => {
+    const before = await t.exec("true");
+    const others = new Set(["tools.changed", "prompt.changed"]); // packs of other tests come and go
+    const seen: string[] = [];
+    let resume = "";
+    for await (const e of t.events()) {
+      if (e.exec?.exec_id === before.exec_id) continue; // its end may be told behind its answer
+      if (others.has(e.kind)) continue;
+      seen.push(e.kind);
+      if (e.kind === "started") await t.executeCode({ language: "bash", code: "echo 1 > a" });
+      if (e.kind === "exec.ended") resume = e.id ?? "";
+      if (e.kind === "files.changed") {
+        assert.deepEqual(e.files?.paths, ["/mnt/user-data/workspace/a"]);
+        break;
+      }
+    }
+    assert.deepEqual(seen, ["started", "exec.started", "exec.ended", "files.changed"]);
+    const again: string[] = [];
+    for await (const e of t.events(resume)) {
+      if (others.has(e.kind)) continue;
+      again.push(e.kind);
+      if (e.kind === "files.changed") await t.delete();
+    }
+    assert.deepEqual(again.slice(0, 2), ["started", "files.changed"]);
+    await assert.rejects(t.events().next(), (err) => err instanceof SkerryError && err.code === "not_found");
   }));
 
 test("a watch", () =>
