@@ -9,6 +9,7 @@ import urllib.request
 
 import httpx2
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 SERVER = os.environ["SKERRY_SERVER"]
@@ -40,14 +41,22 @@ def there(thread: str, name: str) -> bool:
 
 
 class PythonClient(unittest.IsolatedAsyncioTestCase):
-    async def goes_through(self, mode: str, protocol: str, address: str, headers: dict[str, str], thread: str):
-        http = httpx2.AsyncClient(headers={**HEADERS, **headers}, timeout=60)
+    async def over_http(self, mode: str, protocol: str, address: str, headers: dict[str, str], thread: str):
+        async with httpx2.AsyncClient(headers={**HEADERS, **headers}, timeout=60) as http:
+            await self.goes_through(mode, protocol, streamable_http_client(address, http_client=http), thread)
+
+    async def over_stdio(self, mode: str, protocol: str, thread: str):
+        command = ["mcp", "serve", "--thread", thread, "--address", SERVER]
+        program = StdioServerParameters(command=os.environ["SKERRY_BIN"], args=command, env={"SKERRY_API_KEY": KEY or ""})
+        await self.goes_through(mode, protocol, stdio_client(program), thread)
+
+    async def goes_through(self, mode: str, protocol: str, transport, thread: str):
         try:
-            async with asyncio.timeout(90), http, Client(streamable_http_client(address, http_client=http), mode=mode) as client:
+            async with asyncio.timeout(90), Client(transport, mode=mode) as client:
                 self.assertEqual(client.protocol_version, protocol)
                 self.assertEqual(client.server_info.name, "skerry")
                 names = {tool.name for tool in (await client.list_tools()).tools}
-                self.assertLessEqual({"bash", "execute_code", "read_file", "files__read_text_file"}, names)
+                self.assertLessEqual({"bash", "execute_code", "read_file", "run_skill", "files__read_text_file"}, names)
 
                 heard = []
 
@@ -76,10 +85,16 @@ class PythonClient(unittest.IsolatedAsyncioTestCase):
             api("DELETE", f"/api/threads/{thread}")
 
     async def test_of_today(self):
-        await self.goes_through("auto", "2026-07-28", f"{SERVER}/mcp/mcp-py-1", {}, "mcp-py-1")
+        await self.over_http("auto", "2026-07-28", f"{SERVER}/mcp/mcp-py-1", {}, "mcp-py-1")
 
     async def test_with_a_session(self):
-        await self.goes_through("legacy", "2025-11-25", f"{SERVER}/mcp", {"Skerry-Thread": "mcp-py-2"}, "mcp-py-2")
+        await self.over_http("legacy", "2025-11-25", f"{SERVER}/mcp", {"Skerry-Thread": "mcp-py-2"}, "mcp-py-2")
+
+    async def test_over_stdio(self):
+        await self.over_stdio("auto", "2026-07-28", "mcp-py-3")
+
+    async def test_over_stdio_with_a_session(self):
+        await self.over_stdio("legacy", "2025-11-25", "mcp-py-4")
 
 
 if __name__ == "__main__":

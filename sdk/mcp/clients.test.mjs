@@ -4,13 +4,23 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as v2 from "@modelcontextprotocol/client";
 import { Client as ClientV1 } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport as StdioV1 } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport as TransportV1 } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
 const server = process.env.SKERRY_SERVER;
 if (!server) throw new Error("SKERRY_SERVER names no server: scripts/clients.sh starts one");
 const key = process.env.SKERRY_API_KEY;
 const headers = key ? { Authorization: `Bearer ${key}` } : {};
 const api = (method, path) => fetch(server + path, { method, headers });
+
+// skerry mcp serve speaks for the endpoint, for clients that only know stdio. The thread is that of the address.
+const stdio = (address) => ({
+  command: process.env.SKERRY_BIN,
+  args: ["mcp", "serve", "--address", server, "--thread", address.pathname.split("/").pop()],
+  env: { SKERRY_API_KEY: key ?? "" },
+});
 
 // Each gives a connected client, its version of the protocol, and the arguments of its call of a tool.
 const clients = {
@@ -31,6 +41,19 @@ const clients = {
   },
 };
 
+const overStdio = {
+  "@modelcontextprotocol/sdk 1.x over stdio": async (address) => {
+    const client = new ClientV1({ name: "test", version: "1" });
+    await client.connect(new StdioV1(stdio(address)));
+    return { client, call: (params, options) => client.callTool(params, undefined, options) };
+  },
+  "@modelcontextprotocol/client 2.x over stdio, 2026-07-28": async (address) => {
+    const client = new v2.Client({ name: "test", version: "1" }, { versionNegotiation: { mode: "auto" } });
+    await client.connect(new StdioClientTransport(stdio(address)));
+    return { client, call: (params, options) => client.callTool(params, options), protocol: "2026-07-28" };
+  },
+};
+
 // The thread is named by the path, or by a header.
 const ways = [
   (thread) => [new URL(`${server}/mcp/${thread}`), { headers }],
@@ -38,9 +61,10 @@ const ways = [
 ];
 
 let n = 0;
-for (const [name, connect] of Object.entries(clients)) {
+for (const [name, connect] of Object.entries({ ...clients, ...overStdio })) {
   test(name, { timeout: 60_000 }, async () => {
-    const way = ways[n++ % ways.length];
+    const way = name in overStdio ? ways[0] : ways[n % ways.length];
+    n++;
     const thread = `mcp-ts-${n}`;
     const { client, call, protocol } = await connect(...way(thread));
     try {
@@ -80,6 +104,23 @@ for (const [name, connect] of Object.entries(clients)) {
     }
   });
 }
+
+test("over stdio a client hears that the tools changed", { timeout: 60_000 }, async () => {
+  const thread = "mcp-ts-changed";
+  const { client } = await overStdio["@modelcontextprotocol/sdk 1.x over stdio"](new URL(`${server}/mcp/${thread}`));
+  try {
+    const heard = new Promise((done) => client.setNotificationHandler(ToolListChangedNotificationSchema, done));
+    const body = JSON.stringify({ name: "own", description: "of the thread", body: "x" });
+    const added = await fetch(`${server}/api/threads/${thread}/skills`, { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body });
+    assert.equal(added.status, 201);
+    await heard;
+    const { tools } = await client.listTools();
+    assert.ok(tools.find((t) => t.name === "activate_skill").inputSchema.properties.name.enum.includes("own"));
+  } finally {
+    await client.close();
+    await api("DELETE", `/api/threads/${thread}`);
+  }
+});
 
 test("a bad thread is refused in so many words", async () => {
   await assert.rejects(clients["@modelcontextprotocol/client 2.x, with a session"](new URL(`${server}/mcp/${encodeURIComponent("a b")}`), { headers }));
