@@ -39,7 +39,7 @@ func TestDemoAtServer(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
-			for _, want := range []string{c.want, "Skill csv-profile", "islands together: 143.61 km2", "islands.txt has 4 rows", "the shortest name: Unst", "Done in "} {
+			for _, want := range []string{c.want, "Skill csv-profile", "Command /data-analysis:explore", "| area_km2, inhabitants | +0.99 | +0.89 | 7 |", "islands together: 143.61 km2", "islands.txt has 4 rows", "the shortest name: Unst", "Done in "} {
 				if !strings.Contains(text, want) {
 					t.Errorf("it does not say %q:\n%s", want, text)
 				}

@@ -65,7 +65,7 @@ func TestDoctor(t *testing.T) {
 		"configuration": {"ok", ""}, "data folder server": {"ok", "uses it now"}, "state": {"ok", "embedded"}, "driver oci": {"ok", "sandboxes are started by it"},
 		"runtime runc": {"ok", "runc version"}, "template base": {"ok", "sandboxd runs in it"}, "extensions": {"ok", "is right"},
 		"mcp server tiny": {"ok", "2 tools"}, "mcp server boxed": {"ok", "2 tools"}, "mcp server gone": {"warning", ""},
-		"skills": {"ok", "1 run"}, "egress": {"ok", "api.example.com"}, "server": {"ok", "is ready"}, "server driver": {"ok", ""},
+		"skills": {"ok", "6 run"}, "egress": {"ok", "api.example.com"}, "server": {"ok", "is ready"}, "server driver": {"ok", ""},
 	} {
 		if l := lines[name]; l.State != want[0] || !strings.Contains(l.Detail, want[1]) {
 			t.Errorf("%s: %+v, want %s with %q", name, l, want[0], want[1])

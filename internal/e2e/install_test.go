@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +34,7 @@ func TestInstallSkill(t *testing.T) {
 	store := s3test.Start(t)
 	s := start(t, options{env: []string{
 		"SKERRY_S3_ENDPOINT=" + store.Endpoint, "SKERRY_S3_ACCESS_KEY=" + s3test.AccessKey, "SKERRY_S3_SECRET_KEY=" + s3test.SecretKey,
-		"SKERRY_S3_BUCKETS=skills/team", "SKERRY_S3_ADDRESSES=127.0.0.0/8",
+		"SKERRY_S3_BUCKETS=skills/team", "SKERRY_S3_ADDRESSES=127.0.0.0/8", "SKERRY_PLUGINS_ADDRESSES=127.0.0.1/32",
 	}})
 	s.ok("a", makeSkills)
 	type answer struct {
@@ -100,6 +103,34 @@ func TestInstallSkill(t *testing.T) {
 	}
 	if digest := strings.Fields(packed)[3]; !strings.Contains(out, digest) {
 		t.Errorf("packed as\n%s, installed as\n%s", packed, out)
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/greet3.skill":
+			_, _ = w.Write(data)
+		case "/private":
+			http.Redirect(w, r, "http://127.0.0.2/x.skill", http.StatusFound)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(web.Close)
+	for address, want := range map[string]string{"/none.skill": "not_found", "/private": "forbidden"} {
+		if a := s.do("POST", "/api/skills/install", map[string]any{"url": web.URL + address}); a.code() != want {
+			t.Errorf("%s: %d %s", address, a.status, a.body)
+		}
+	}
+	if a := s.do("POST", "/api/skills/install", map[string]any{"url": strings.Replace(web.URL, "127.0.0.1", "127.0.0.2", 1)}); a.code() != "forbidden" {
+		t.Errorf("an address that the server is not configured for: %d %s", a.status, a.body)
+	}
+	if a := s.do("DELETE", "/api/skills/custom/greet2", nil); a.status != 204 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if out := skerry("skills", "install", web.URL+"/greet3.skill?token=hush"); !strings.Contains(out, strings.Fields(packed)[3]) {
+		t.Errorf("from the web: %s", out)
+	}
+	if records := fmt.Sprint(s.records("action=skill_install", "result")); strings.Contains(records, "hush") || !strings.Contains(records, web.URL+"/greet3.skill") {
+		t.Error("the audit log tells the query of an address, or not the address")
 	}
 	if out := s.ok("b", "test -x /mnt/skills/custom/greet2/scripts/profile.py && ls /mnt/skills/custom"); out != "greet\ngreet2\n" {
 		t.Errorf("%q", out)

@@ -65,6 +65,15 @@ func mcpCommands(t *testing.T, shared string, where ...string) {
 	if code, out, _ := mcp("", "list", "--server", "memory", "--detailed"); code != 0 || !strings.Contains(out, "memory.create_entities") || strings.Contains(out, "read_text_file") {
 		t.Errorf("list --server: %d %s", code, out)
 	}
+	if code, out, errs := mcp("", "search", "--detail", "full", "read", "a", "text", "file"); code != 0 || !strings.HasPrefix(out, "filesystem.read_") || !strings.Contains(out, "path (string, required)") || !strings.Contains(out, "\nalso ") {
+		t.Errorf("search: %d %s%s", code, out, errs)
+	}
+	if code, out, errs := mcp("", "search", "--server", "memory", "--limit", "2", "--json", "--detail", "full", "--output-schema", "entities"); code != 0 || strings.Count(out, `"short_name"`) != 2 || !strings.Contains(out, `"output"`) {
+		t.Errorf("search in JSON: %d %s%s", code, out, errs)
+	}
+	if code, _, errs := mcp("", "search", "--limit", "16", "x"); code != 2 || !strings.Contains(errs, "limit") {
+		t.Errorf("search with a wrong limit: %d %s", code, errs)
+	}
 	path := filepath.Join(shared, "a.txt")
 	if code, out, errs := mcp("", "call", "filesystem.read_text_file", "--args", `{"path":"`+path+`"}`, "--json"); code != 0 || !strings.Contains(out, `one\ntwo\nthree`) {
 		t.Errorf("call: %d %s%s", code, out, errs)

@@ -72,7 +72,7 @@ func toolNames(t *testing.T, session *mcp.ClientSession) []string {
 func TestModes(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t)), env: []string{
-		"SKERRY_CODE_EXECUTION_LANGUAGE=python", "SKERRY_CODE_EXECUTION_AUTO_THRESHOLD=1000",
+		"SKERRY_CODE_EXECUTION_LANGUAGE=python", "SKERRY_CODE_EXECUTION_AUTO_THRESHOLD_TOKENS=100000",
 	}})
 	const echo, search = "everything__echo", "search_tools"
 	// A server that takes long to start is not waited for.

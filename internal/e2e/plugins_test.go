@@ -33,7 +33,7 @@ func TestPlugins(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(market, ".claude-plugin/marketplace.json"),
 		[]byte(`{"name":"ours","owner":{"name":"we"},"plugins":[{"name":"sells","source":"./sells","description":"sells"}]}`), 0o644))
 	must(t, os.CopyFS(filepath.Join(market, "sells"), os.DirFS(dir)))
-	s := start(t, options{driver: "docker", runtime: "runc", env: []string{"SKERRY_PLUGINS_RUN_COMMANDS=true", "SKERRY_PLUGINS_FOLDERS=" + market}})
+	s := start(t, options{driver: "docker", runtime: "runc", env: []string{"SKERRY_PLUGINS_RUN_COMMANDS=true", "SKERRY_PLUGINS_FOLDERS=" + market, "SKERRY_PLUGINS_PATH=" + market}}) // a folder without installed/
 	s.ok("p", "echo of the thread > notes.md")
 	cli := func(args ...string) string {
 		t.Helper()
@@ -54,6 +54,29 @@ func TestPlugins(t *testing.T) {
 	want := "Prepare Acme; id in /mnt/plugins/sales\nAcme; id;x;sales\n@notes.md\n\n<file path=\"/mnt/user-data/workspace/notes.md\">\nof the thread\n</file>"
 	if msg.Message != want {
 		t.Errorf("%q\nwant %q", msg.Message, want)
+	}
+	typed := func(text string) (m map[string]any) {
+		t.Helper()
+		s.do("POST", "/api/threads/p/commands", map[string]any{"text": text}).into(t, &m)
+		return m
+	}
+	if m := typed(" /sales:do 'Acme; id' x\n"); m["message"] != want || m["recognised"] != true || m["command"] != "sales:do" {
+		t.Errorf("a typed command: %v", m)
+	}
+	if m := typed("/sales:prep now"); m["recognised"] != true || !strings.HasSuffix(fmt.Sprint(m["message"]), "ARGUMENTS: now") {
+		t.Errorf("a typed skill: %v", m)
+	}
+	if m := typed("/sales:dо x"); m["recognised"] != false || m["message"] != "/sales:dо x" || fmt.Sprint(m["near"]) != "[sales:do]" {
+		t.Errorf("a command that is none: %v", m)
+	}
+	if m := typed("see /sales:do"); m["recognised"] != false || m["message"] != "see /sales:do" || m["unknown"] != nil {
+		t.Errorf("a message: %v", m)
+	}
+	if out := s.cli("commands", "run", "p", "/sales:do", "'Acme; id'", "x"); out != want+"\n" {
+		t.Errorf("of the command line: %q", out)
+	}
+	if out := s.cli("commands", "list", "sales"); !strings.Contains(out, "do") || !strings.Contains(out, "prep") {
+		t.Error(out)
 	}
 	if r := s.run("p", "skills/prep/run", map[string]any{"script": "who.sh"}); r.Stdout != "prep\n" {
 		t.Errorf("a script of its skill: %+v", r)

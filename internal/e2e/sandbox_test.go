@@ -45,7 +45,7 @@ func TestWalls(t *testing.T) {
 	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
-		s.ok("neighbour", "echo mine > /mnt/user-data/workspace/secret")
+		s.ok("neighbour", "echo the-words-of-a-neighbour > /mnt/user-data/workspace/secret")
 		for name, c := range map[string]struct{ command, want string }{
 			"uid":              {"id -u", ""},
 			"no capability":    {"grep -h CapEff /proc/self/status | grep -c 0000000000000000", "1"},
@@ -58,7 +58,7 @@ func TestWalls(t *testing.T) {
 			"sockets":          {"find / -path /proc -prune -o -type s -print 2>/dev/null | sort -u | tr '\\n' ' '", "/run/skerry/bridge.sock /run/skerry/control.sock"},
 			"our sockets":      {"rm -f /run/skerry/bridge.sock 2>/dev/null; touch /run/skerry/x 2>/dev/null; ls /run/skerry | wc -l", "2"},
 			"no docker":        {"ls /var/run/docker.sock /run/docker.sock 2>/dev/null | wc -l", "0"},
-			"no other thread":  {"grep -rs mine /mnt /home /tmp | wc -l", "0"},
+			"no other thread":  {"grep -rs the-words-of-a-neighbour /mnt /home /tmp | wc -l", "0"},
 			"no server env":    {"cat /proc/*/environ 2>/dev/null | grep -c hunter2", "0"},
 			"no mount":         {"mount -t tmpfs x /tmp 2>/dev/null && echo mounted || echo no", "no"},
 			"no userns":        {"unshare -U true 2>/dev/null && echo made || echo no", "no"},

@@ -205,7 +205,7 @@ func TestToolRoutes(t *testing.T) {
 		t.Errorf("arguments of the wrong type: %d %s", a.status, a.body)
 	}
 	mode, tools, _ := s.promptNames("t")
-	if want := []string{"execute_code", "search_tools", "list_servers", "activate_skill", "read_skill_file"}; mode != "code" || !slices.Equal(tools, want) {
+	if want := []string{"execute_code", "search_tools", "list_servers", "activate_skill", "read_skill_file", "run_skill"}; mode != "code" || !slices.Equal(tools, want) {
 		t.Errorf("prompt: %s, %q", mode, tools)
 	}
 }

@@ -69,7 +69,7 @@ func (b Block) Missing(printed string) []string {
 }
 
 // pages are the documents that are read, with all below them.
-var pages = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "sdk", "deploy"}
+var pages = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "packs", "sdk", "deploy"}
 
 // Read returns the blocks of all documents, but for pages that a program makes whole.
 func Read(root fs.FS) ([]Block, error) {
