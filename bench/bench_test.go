@@ -142,12 +142,37 @@ func TestStoryServers(t *testing.T) {
 	if err := call("crm", "get_lead", map[string]any{"id": "00Q-1001"}, &l); err != nil {
 		t.Error(err)
 	}
-	if err := stories[0].done(l); err != nil {
+	if err := stories[0].done(map[string]lead{l.ID: l}); err != nil {
 		t.Error(err)
 	}
 	l.Transcript = l.Transcript[1:]
-	if stories[0].done(l) == nil || stories[1].done(l) == nil {
-		t.Error("a story that did not happen counts as done")
+	leads := map[string]lead{l.ID: l}
+	for _, s := range stories {
+		if s.done(leads) == nil {
+			t.Errorf("%s: did not happen, and counts as done", s.name)
+		}
+	}
+	if err := call("drive", "search_files", map[string]any{"query": "review northwind"}, &found); err != nil || len(found) != 1 || found[0].Size != minutesSize {
+		t.Errorf("%+v %v", found, err)
+	}
+	if n := len(strings.Split(summary(), "\n")); n != decisions {
+		t.Errorf("%d decisions in the minutes", n)
+	}
+	for _, id := range contoso() {
+		var l lead
+		if err := call("crm", "get_lead", map[string]any{"id": id}, &l); err != nil || len(l.Activities) != 12 {
+			t.Errorf("%s: %+v %v", id, l, err)
+		}
+		leads[id] = l
+	}
+	wanted := map[string]int{}
+	for _, l := range leads {
+		if len(l.Activities) > 0 {
+			wanted[l.wanted()]++
+		}
+	}
+	if wanted["qualified"] == 0 || wanted["lost"] == 0 {
+		t.Errorf("all ten leads are to become the same: %v", wanted)
 	}
 	if err := call("crm", "update_lead", map[string]any{"id": "none"}, &answer); err == nil {
 		t.Error("a lead that is not there was updated")
@@ -172,9 +197,19 @@ func TestConversation(t *testing.T) {
 	if in, out := c.billed(); in != 110+165 || out != 12 {
 		t.Errorf("billed %d and %d", in, out)
 	}
-	p := prompt{Text: "say", Tools: []json.RawMessage{json.RawMessage(`{"name":"execute_code"}`), json.RawMessage(`{"name":"a"}`)}}
+	p := prompt{Text: "say", Sections: map[string]string{"code_execution": "how"}, Tools: []json.RawMessage{json.RawMessage(`{"name":"execute_code"}`), json.RawMessage(`{"name":"a"}`)}}
 	if got := p.directOnly().definitions(); got != "\n"+`{"name":"a"}` {
 		t.Errorf("%q", got)
+	}
+	p.Tools = append(p.Tools, json.RawMessage(`{"name":"read_skill_file"}`))
+	if got := p.codeOnly().definitions(); got != "how\n"+`{"name":"execute_code"}`+"\n"+`{"name":"a"}` {
+		t.Errorf("%q", got)
+	}
+	if got, err := advice("a\nb. Advice:\n<example>\nx\n</example>\nc"); err != nil || got != "b. Advice:\n<example>\nx\n</example>\n" {
+		t.Errorf("%q %v", got, err)
+	}
+	if _, err := advice("nothing"); err == nil {
+		t.Error("no advice is advice")
 	}
 }
 

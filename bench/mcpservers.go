@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -118,12 +120,16 @@ type driveFile struct {
 	Content  string `json:"content,omitempty"`
 }
 
-const transcriptID = "1wq8Tn-northwind-kickoff"
+const (
+	transcriptID = "1wq8Tn-northwind-kickoff"
+	minutesID    = "1xk2Rb-northwind-review"
+)
 
-// drive is a small Google Drive with one long document.
+// drive is a small Google Drive with two long documents.
 func drive(s *mcp.Server) {
 	files := []driveFile{
 		{ID: transcriptID, Name: "Kickoff Northwind, transcript", MimeType: "text/plain", Content: transcript()},
+		{ID: minutesID, Name: "Review Northwind, minutes", MimeType: "text/plain", Content: minutes()},
 		{ID: "0aa1-budget", Name: "Budget Northwind", MimeType: "text/csv", Content: "quarter,eur\nQ1,120000\nQ2,95000\n"},
 	}
 	for i := range files {
@@ -172,6 +178,9 @@ type lead struct {
 	Company    string `json:"company"`
 	Status     string `json:"status"`
 	Transcript string `json:"transcript,omitempty"`
+	Summary    string `json:"summary,omitempty"`
+
+	Activities []activity `json:"activities,omitempty"`
 }
 
 // newCRM is a small CRM with leads that can be found and changed.
@@ -181,6 +190,9 @@ func newCRM(s *mcp.Server) {
 		"00Q-1001": {ID: "00Q-1001", Company: "Northwind Traders", Status: "open"},
 		"00Q-1002": {ID: "00Q-1002", Company: "Fabrikam", Status: "open"},
 	}
+	for i, id := range contoso() {
+		leads[id] = contosoLead(id, i)
+	}
 	add(s, "find_leads", "Find leads in the CRM by the name of their company. Returns id, company and status of each.", func(in struct {
 		Company string `json:"company" jsonschema:"part of the name of the company"`
 	},
@@ -188,9 +200,9 @@ func newCRM(s *mcp.Server) {
 		mu.Lock()
 		defer mu.Unlock()
 		found := []lead{}
-		for _, id := range []string{"00Q-1001", "00Q-1002"} {
+		for _, id := range slices.Sorted(maps.Keys(leads)) {
 			if l := *leads[id]; strings.Contains(strings.ToLower(l.Company), strings.ToLower(in.Company)) {
-				l.Transcript = ""
+				l.Transcript, l.Summary, l.Activities = "", "", nil
 				found = append(found, l)
 			}
 		}
@@ -211,6 +223,7 @@ func newCRM(s *mcp.Server) {
 		ID         string  `json:"id" jsonschema:"the id of the lead"`
 		Status     *string `json:"status,omitempty" jsonschema:"open, qualified or lost"`
 		Transcript *string `json:"transcript,omitempty" jsonschema:"the transcript of a meeting, whole"`
+		Summary    *string `json:"summary,omitempty" jsonschema:"what matters, in a few lines"`
 	},
 	) (any, error) {
 		mu.Lock()
@@ -224,6 +237,9 @@ func newCRM(s *mcp.Server) {
 		}
 		if in.Transcript != nil {
 			l.Transcript = *in.Transcript
+		}
+		if in.Summary != nil {
+			l.Summary = *in.Summary
 		}
 		return map[string]any{"id": l.ID, "updated": true}, nil
 	})

@@ -68,9 +68,10 @@ type toolUse struct {
 // story is one task, done in both ways.
 type story struct {
 	name, task string
+	leads      []string // that it is about
 	direct     func(*bench, *conversation) error
 	code       func(*bench, *conversation) error
-	done       func(lead) error
+	done       func(map[string]lead) error
 }
 
 const system = "You are an assistant with tools. Do what the user asks, and say briefly what you did."
@@ -78,15 +79,23 @@ const system = "You are an assistant with tools. Do what the user asks, and say 
 var stories = []story{
 	{
 		"Drive → CRM, 50 KB", "Attach the transcript of the kickoff with Northwind, which is in our Drive, to their lead in the CRM, whole, and set the lead to qualified.",
-		transferDirect, transferCode, func(l lead) error {
-			if l.Transcript != transcript() || l.Status != "qualified" {
+		[]string{"00Q-1001"}, transferDirect, transferCode, func(leads map[string]lead) error {
+			if l := leads["00Q-1001"]; l.Transcript != transcript() || l.Status != "qualified" {
 				return fmt.Errorf("the lead has the status %q and %d bytes of the transcript", l.Status, len(l.Transcript))
 			}
 			return nil
 		},
 	},
-	{"one small call", "Set the lead 00Q-1001 to lost.", smallDirect, smallCode, func(l lead) error {
-		if l.Status != "lost" {
+	{
+		"100 KB, summarised", "Put the decisions of the review with Northwind, whose minutes are in our Drive, into the summary of their lead in the CRM, as they stand there.",
+		[]string{"00Q-1001"}, summariseDirect, summariseCode, summarised,
+	},
+	{
+		"ten records", "Set each lead of Contoso to qualified if its last activity was a meeting, and to lost if not.",
+		contoso(), judgeDirect, judgeCode, judged,
+	},
+	{"one small call", "Set the lead 00Q-1001 to lost.", []string{"00Q-1001"}, smallDirect, smallCode, func(leads map[string]lead) error {
+		if l := leads["00Q-1001"]; l.Status != "lost" {
 			return fmt.Errorf("the lead has the status %q", l.Status)
 		}
 		return nil
@@ -114,9 +123,9 @@ func (b *bench) storyTokens(count counter) error {
 		}
 		directIn, directOut := direct.billed()
 		codeIn, codeOut := code.billed()
-		b.tokenRow(s.name+": conversation, each once", code.once(), direct.once())
-		b.tokenRow(s.name+": read by the model", codeIn, directIn)
-		b.tokenRow(s.name+": written by the model", codeOut, directOut)
+		b.tokenRow(s.name+": conversation, each once", code.once(), direct.once(), bar{})
+		b.tokenRow(s.name+": read by the model", codeIn, directIn, bar{})
+		b.tokenRow(s.name+": written by the model", codeOut, directOut, bar{})
 	}
 	return nil
 }
@@ -129,10 +138,13 @@ func (b *bench) tell(s story, mode string, do func(*bench, *conversation) error,
 	}
 	if mode == "direct" {
 		p = p.directOnly()
+	} else {
+		p = p.codeOnly()
 	}
-	// The same start for both ways.
-	if _, err := b.tool("crm", "update_lead", map[string]any{"id": "00Q-1001", "status": "open", "transcript": ""}); err != nil {
-		return nil, err
+	for _, id := range s.leads { // the same start for both ways
+		if _, err := b.tool("crm", "update_lead", map[string]any{"id": id, "status": "open", "transcript": "", "summary": ""}); err != nil {
+			return nil, err
+		}
 	}
 	c := &conversation{count: count}
 	c.fixed = c.tokens(system + "\n" + p.definitions())
@@ -140,15 +152,19 @@ func (b *bench) tell(s story, mode string, do func(*bench, *conversation) error,
 	if err := do(b, c); err != nil {
 		return nil, err
 	}
-	raw, err := b.tool("crm", "get_lead", map[string]any{"id": "00Q-1001"})
-	if err != nil {
-		return nil, err
+	leads := map[string]lead{}
+	for _, id := range s.leads {
+		raw, err := b.tool("crm", "get_lead", map[string]any{"id": id})
+		if err != nil {
+			return nil, err
+		}
+		var l lead
+		if err := json.Unmarshal(raw, &l); err != nil {
+			return nil, err
+		}
+		leads[id] = l
 	}
-	var l lead
-	if err := json.Unmarshal(raw, &l); err != nil {
-		return nil, err
-	}
-	return c, errors.Join(c.err, s.done(l))
+	return c, errors.Join(c.err, s.done(leads))
 }
 
 // tool calls a tool at the server and returns its result.
@@ -177,31 +193,46 @@ func (b *bench) use(c *conversation, server, printed, tool string, input any) (j
 	return result, err
 }
 
-func transferDirect(b *bench, c *conversation) error {
-	raw, err := b.use(c, "google-drive", "google_drive", "search_files", map[string]any{"query": "kickoff northwind"})
+// document finds a document by direct calls and reads it.
+func (b *bench) document(c *conversation, query string) (doc driveFile, err error) {
+	raw, err := b.use(c, "google-drive", "google_drive", "search_files", map[string]any{"query": query})
 	if err != nil {
-		return err
+		return doc, err
 	}
 	var files []driveFile
 	if err := json.Unmarshal(raw, &files); err != nil || len(files) == 0 {
-		return fmt.Errorf("no file found: %w", err)
+		return doc, fmt.Errorf("no file found: %w", err)
 	}
 	if raw, err = b.use(c, "google-drive", "google_drive", "get_document", map[string]any{"documentId": files[0].ID}); err != nil {
-		return err
+		return doc, err
 	}
-	var doc driveFile
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		return err
-	}
-	if raw, err = b.use(c, "crm", "crm", "find_leads", map[string]any{"company": "Northwind"}); err != nil {
-		return err
+	return doc, json.Unmarshal(raw, &doc)
+}
+
+// northwind finds the lead of the stories by a direct call.
+func (b *bench) northwind(c *conversation) (l lead, err error) {
+	raw, err := b.use(c, "crm", "crm", "find_leads", map[string]any{"company": "Northwind"})
+	if err != nil {
+		return l, err
 	}
 	var leads []lead
 	if err := json.Unmarshal(raw, &leads); err != nil || len(leads) == 0 {
-		return fmt.Errorf("no lead found: %w", err)
+		return l, fmt.Errorf("no lead found: %w", err)
+	}
+	return leads[0], nil
+}
+
+func transferDirect(b *bench, c *conversation) error {
+	doc, err := b.document(c, "kickoff northwind")
+	if err != nil {
+		return err
+	}
+	l, err := b.northwind(c)
+	if err != nil {
+		return err
 	}
 	// The model writes the whole document once more.
-	if _, err := b.use(c, "crm", "crm", "update_lead", map[string]any{"id": leads[0].ID, "status": "qualified", "transcript": doc.Content}); err != nil {
+	if _, err := b.use(c, "crm", "crm", "update_lead", map[string]any{"id": l.ID, "status": "qualified", "transcript": doc.Content}); err != nil {
 		return err
 	}
 	c.add("The transcript is attached to the lead of Northwind Traders, which is qualified now.", "")

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tiktoken-go/tokenizer"
@@ -31,9 +33,10 @@ func (c counter) text(s string) (int, error) { return c.codec.Count(s) }
 
 // prompt is what the server tells an agent to register and to say.
 type prompt struct {
-	Text  string            `json:"text"`
-	Mode  string            `json:"mode"`
-	Tools []json.RawMessage `json:"tools"`
+	Text     string            `json:"text"`
+	Sections map[string]string `json:"sections"`
+	Mode     string            `json:"mode"`
+	Tools    []json.RawMessage `json:"tools"`
 }
 
 // definitions is what a model gets before the conversation begins.
@@ -45,19 +48,36 @@ func (p prompt) definitions() string {
 	return text
 }
 
-// ofSkerry are the definitions that an agent without Skerry would not have.
-var ofSkerry = []string{"execute_code", "activate_skill", "read_skill_file"}
+// The definitions that an agent without Skerry would not have. Those of skills, and their section of the prompt, are in both
+// modes: neither side has them here, for what is compared is how tools are called.
+var (
+	ofSkills = []string{"activate_skill", "read_skill_file", "search_skills", "run_skill"}
+	ofSkerry = append([]string{"execute_code"}, ofSkills...)
+)
 
 // directOnly leaves out what Skerry adds: the prompt section, and its own tools.
-func (p prompt) directOnly() prompt {
-	only := prompt{Mode: p.Mode}
-	for _, t := range p.Tools {
+func (p prompt) directOnly() prompt { return prompt{Mode: p.Mode, Tools: p.without(ofSkerry)} }
+
+// codeOnly leaves out skills.
+func (p prompt) codeOnly() prompt {
+	return prompt{Mode: p.Mode, Text: p.Sections["code_execution"], Tools: p.without(ofSkills)}
+}
+
+func (p prompt) without(names []string) []json.RawMessage {
+	return slices.DeleteFunc(slices.Clone(p.Tools), func(t json.RawMessage) bool {
 		var d struct{ Name string }
-		if json.Unmarshal(t, &d) == nil && !slices.Contains(ofSkerry, d.Name) {
-			only.Tools = append(only.Tools, t)
-		}
+		return json.Unmarshal(t, &d) == nil && slices.Contains(names, d.Name)
+	})
+}
+
+// advice is the part of a section about code that says how to keep output small, with its worked example.
+func advice(section string) (string, error) {
+	before, rest, ok := strings.Cut(section, "<example>")
+	example, _, ended := strings.Cut(rest, "</example>")
+	if !ok || !ended {
+		return "", errors.New("the prompt has no worked example")
 	}
-	return only
+	return before[strings.LastIndex(strings.TrimSuffix(before, "\n"), "\n")+1:] + "<example>" + example + "</example>\n", nil
 }
 
 // tokens prints what tools cost in tokens, in both modes.
@@ -113,11 +133,11 @@ func (b *bench) definitionTokens(count counter) error {
 		if err != nil {
 			return err
 		}
-		y, err := count.text(code.definitions())
+		y, err := count.text(code.codeOnly().definitions())
 		if err != nil {
 			return err
 		}
-		// Code mode learns the parameters when it needs them. This is the dearest way: all of the best 15.
+		// Code mode learns the parameters when it needs them.
 		found, err := b.post(http.MethodGet, "/api/threads/code/tools?detail=full&query="+url.QueryEscape(commonQuery), nil)
 		if err != nil {
 			return err
@@ -126,16 +146,34 @@ func (b *bench) definitionTokens(count counter) error {
 		if err != nil {
 			return err
 		}
-		b.tokenRow(fmt.Sprintf("definitions of %d tools, %d servers", n, len(servers)), y, x)
-		b.tokenRow("the same and one full search", y+z, x)
+		b.tokenRow(fmt.Sprintf("definitions of %d tools, %d servers", n, len(servers)), y, x, bar{})
+		b.tokenRow("the same and one full search", y+z, x, bar{atLeast: 1})
 	}
+	return b.adviceTokens(count)
+}
+
+// adviceTokens says how much of each of these definitions is advice.
+func (b *bench) adviceTokens(count counter) error {
+	code, err := b.prompt("code")
+	if err != nil {
+		return err
+	}
+	text, err := advice(code.Sections["code_execution"])
+	if err != nil {
+		return err
+	}
+	n, err := count.text(text)
+	if err != nil {
+		return err
+	}
+	b.row("tokens", sample{Name: "of them, output advice and worked example", N: 1, P50: float64(n), P99: float64(n)}, nil, middle, bar{}, "")
 	return nil
 }
 
 // tokenRow adds what code mode reads or writes, beside direct calls.
-func (b *bench) tokenRow(name string, code, direct int) {
+func (b *bench) tokenRow(name string, code, direct int, limit bar) {
 	against := sample{Name: "direct calls", N: 1, P50: float64(direct), P99: float64(direct)}
-	b.row("tokens", sample{Name: name, N: 1, P50: float64(code), P99: float64(code)}, &against, fewer, bar{}, "")
+	b.row("tokens", sample{Name: name, N: 1, P50: float64(code), P99: float64(code)}, &against, fewer, limit, "")
 }
 
 func (b *bench) prompt(thread string) (p prompt, err error) {

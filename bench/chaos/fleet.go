@@ -150,6 +150,9 @@ type fleet struct {
 	engine  engine // nil with the oci driver
 	client  *http.Client
 	names   []string // of threads
+
+	balancer *balancer  // before the servers, for packs; nil without packs
+	programs []*process // that provide packs
 }
 
 func newFleet(s settings) (*fleet, error) {
@@ -185,6 +188,9 @@ func newFleet(s settings) (*fleet, error) {
 				"SKERRY_DISK_QUOTA=off", "SKERRY_AUTH=none",
 			},
 		})
+	}
+	if err := f.addPacks(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return f, nil
 }
@@ -231,6 +237,13 @@ func (f *fleet) mend(ctx context.Context) error {
 		}
 		if err := f.await(ctx, s); err != nil {
 			return err
+		}
+	}
+	for _, p := range f.programs {
+		if !p.running() {
+			if err := p.start(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -317,6 +330,12 @@ func (f *fleet) remove(failed bool) error {
 	for _, s := range f.servers {
 		s.signal(syscall.SIGCONT)
 		errs = append(errs, s.stop())
+	}
+	for _, p := range f.programs {
+		errs = append(errs, p.stop())
+	}
+	if f.balancer != nil {
+		errs = append(errs, f.balancer.close())
 	}
 	f.redis.kill()
 	f.client.CloseIdleConnections()

@@ -34,7 +34,7 @@ func newHarm(f *fleet, s settings) *harm {
 var ways = []string{
 	"server killed", "server killed", "server killed", "server ended in order", "server stopped for a while",
 	"sandboxd killed", "sandboxd killed", "sandboxd killed", "container killed", "container killed",
-	"redis killed", "redis killed", "engine killed", "both servers killed",
+	"redis killed", "redis killed", "engine killed", "both servers killed", "packs killed", "packs killed",
 }
 
 func (h *harm) run(ctx context.Context) {
@@ -118,6 +118,16 @@ func (h *harm) do(ctx context.Context, repairs *sync.WaitGroup, way string, serv
 		}
 		h.redis.kill()
 		again(h.redis)
+	case "packs killed":
+		if len(h.programs) == 0 {
+			return false
+		}
+		p := h.programs[h.rand.IntN(len(h.programs))]
+		if !p.take() {
+			return false
+		}
+		p.kill()
+		again(p)
 	case "engine killed":
 		if h.engine == nil {
 			return false

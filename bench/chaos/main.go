@@ -23,6 +23,9 @@ type settings struct {
 	every    time.Duration
 	seed     uint64
 	keep     bool
+	packs    int
+	provide  string // this program provides packs at this address, and does nothing else
+	first    int
 }
 
 func main() {
@@ -37,7 +40,18 @@ func main() {
 	flag.DurationVar(&s.every, "every", 5*time.Second, "how often something is killed, about")
 	flag.Uint64Var(&s.seed, "seed", 0, "of the choice what is killed when; 0: a new one")
 	flag.BoolVar(&s.keep, "keep", false, "keep the data folder and the logs")
+	flag.IntVar(&s.packs, "packs", 0, "how many tool packs are called, from programs of ten that are killed, too")
+	flag.StringVar(&s.provide, "provide", "", "provide packs at this address; chaos starts itself so")
+	flag.IntVar(&s.first, "first", 0, "the number of the first pack to provide")
 	flag.Parse()
+	if s.provide != "" {
+		if err := servePacks(s.provide, s.first); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	s.packs = (s.packs + packsOfProgram - 1) / packsOfProgram * packsOfProgram
 	if s.seed == 0 {
 		s.seed = rand.Uint64()
 	}
@@ -50,7 +64,7 @@ func main() {
 }
 
 func run(ctx context.Context, s settings) (err error) {
-	fmt.Printf("chaos: %s, %d threads, driver %s, seed %d\n", s.duration, s.threads, s.driver, s.seed)
+	fmt.Printf("chaos: %s, %d threads, %d packs, driver %s, seed %d\n", s.duration, s.threads, s.packs, s.driver, s.seed)
 	f, err := newFleet(s)
 	if err != nil {
 		return err

@@ -55,7 +55,15 @@ func (v *verdict) judge(ctx context.Context) []string {
 		})
 	}
 	v.ends()
+	if v.work.mixed > 0 {
+		v.wrong("%d calls of tools got the result of another call", v.work.mixed)
+	}
 	v.eventually("nothing of a thread is left", func() string { return v.leftOver() })
+	for _, p := range v.programs {
+		if err := p.stop(); err != nil {
+			v.wrong("%v", err)
+		}
+	}
 	v.eventually("goroutines end", func() string { return v.leaks(ctx) })
 	for _, s := range v.servers {
 		if err := s.stop(); err != nil {
@@ -329,7 +337,7 @@ func (v *verdict) print() {
 		{"records of the audit log, all intact", v.records},
 		{"attempts in it", v.attempts}, {"of these execs and code", v.execs}, {"results of attempts", v.results},
 		{"execs that a client knows by id", v.known}, {"of these with an end in the audit log only", v.byAudit},
-		{"files read back", v.files}, {"bytes in them", v.bytes}, {"lines that execs wrote", v.tokens},
+		{"calls of tools of packs", v.work.calls}, {"files read back", v.files}, {"bytes in them", v.bytes}, {"lines that execs wrote", v.tokens},
 		{"goroutines of the servers, before", v.before}, {"and after", v.after},
 	} {
 		fmt.Printf("  %-45s %v\n", line.what, line.n)

@@ -26,6 +26,8 @@ type work struct {
 	told   map[string]string              // id -> the end that a client was told
 	files  map[string]map[string][32]byte // thread -> path -> digest of what was acknowledged
 	tokens map[string][]string            // thread -> what an exec that ended well has written
+	calls  int                            // of tools of packs
+	mixed  int                            // of these with the result of another one
 }
 
 func newWork(f *fleet) *work {
@@ -65,6 +67,9 @@ func (w *work) any(r *rand.Rand) *process { return w.servers[r.IntN(len(w.server
 
 func (w *work) one(ctx context.Context, r *rand.Rand, thread string, n int) {
 	token := fmt.Sprintf("%s-%d", thread, n)
+	if w.packs > 0 {
+		w.callPacks(ctx, r, thread, token)
+	}
 	switch k := r.IntN(20); {
 	case k < 6:
 		w.exec(ctx, r, "short exec", thread, token, fmt.Sprintf("echo %s >> /mnt/user-data/workspace/log && sync && echo %s", token, token), false)
