@@ -31,8 +31,9 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /out/skerry /out/skerry-sandboxd /opt/skerry/bin/
 COPY skills /opt/skerry/skills
+COPY plugins /opt/skerry/plugins
 COPY scripts/container-start.sh /opt/skerry/bin/start
 ENV PATH=/opt/skerry/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    SKERRY_SKILLS=/opt/skerry/skills SKERRY_DRIVER=docker SKERRY_LISTEN=0.0.0.0:8080
+    SKERRY_SKILLS=/opt/skerry/skills SKERRY_PLUGINS_PATH=/opt/skerry/plugins SKERRY_DRIVER=docker SKERRY_LISTEN=0.0.0.0:8080
 EXPOSE 8080
 ENTRYPOINT ["/opt/skerry/bin/start"]

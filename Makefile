@@ -26,10 +26,10 @@ images-test: ## build all images anew where they changed, and run the tests of t
 	@scripts/install.sh run images test runsc
 	@scripts/dockerd.sh
 	@images/build.sh base browser data office
-	@$(SUDO) go test -count=1 -run TestTemplateImages ./internal/e2e
+	@$(SUDO) go test -count=1 -run 'TestTemplateImages|TestBundledSkills' ./internal/e2e
 
-demo: build ## the whole of it on this machine: a skill, code that calls tools, the audit trail
-	@scripts/install.sh run mcp
+demo: build ## the whole of it on this machine: a skill, a plugin's command, code that calls tools, the audit trail
+	@scripts/install.sh run images mcp
 	@images/build.sh base
 	@$(SUDO) bin/skerry demo
 
@@ -46,30 +46,30 @@ check: ## what needs no container: format, vet, lint, generated code, shell, ski
 	@scripts/check.sh
 
 bench: build ## Skerry beside docker exec, npx tsx and others, into docs/performance.md; under 20 minutes (ONLY=speed,files … prints these parts)
-	@scripts/install.sh run test mcp containerd rivals
+	@scripts/install.sh run images test mcp containerd rivals
 	@scripts/dockerd.sh
 	@images/build.sh base data
 	@CGO_ENABLED=0 go build -o bin/bench ./bench
 	@$(SUDO) $(if $(findstring kubernetes,$(ONLY)),scripts/kubernetes.sh) bin/bench -bin bin -cache $(SKERRY_CACHE) $(if $(ONLY),-only $(ONLY),-json docs/bench.json -svg docs/bench.svg -page docs/performance.md)
 
 chaos: build ## ten minutes in which servers, sandboxes, Redis and the engine are killed at random (CHAOS="-driver docker -duration 2m")
-	@scripts/install.sh run test containerd
+	@scripts/install.sh run images test containerd
 	@images/build.sh base
 	@go build -o bin/chaos ./bench/chaos
 	@$(SUDO) bin/chaos -bin bin -cache $(SKERRY_CACHE) $(or $(CHAOS),-driver containerd)
 
 e2e-kubernetes: ## a real cluster: the Helm chart with demo, network, rolling upgrade under load and what is killed, the attacks, the driver's suite on runc and gVisor (KUBECONFIG, or a cluster that is started)
-	@scripts/install.sh run test helm
+	@scripts/install.sh run images test helm
 	@scripts/dockerd.sh
 	@$(SUDO) scripts/kubernetes.sh scripts/e2e-kubernetes.sh all
 
 test-machine: ## on a Debian with systemd and cgroup v2 in qemu: the units, the drivers, the attacks, chaos (PARTS="service")
-	@scripts/install.sh run test runsc containerd machine
+	@scripts/install.sh run images test runsc containerd machine
 	@images/build.sh base
 	@$(SUDO) test/machine/check.sh $(PARTS)
 
 redis-away: ## ten minutes without Redis while execs run, thrice at the same time: it hangs, is killed, comes back empty
-	@scripts/install.sh run test
+	@scripts/install.sh run images test
 	@images/build.sh base
 	@$(SUDO) go test -count=1 -v -timeout 30m -run '^TestRedisAway$$' ./internal/e2e -redis-away 10m
 

@@ -26,8 +26,10 @@ step "shell"
 for f in "${shell_files[@]}"; do bash -n "$f"; done
 command -v shellcheck >/dev/null || scripts/install.sh test
 shellcheck --external-sources --source-path=SCRIPTDIR "${shell_files[@]}"
-step "skills"
-skills=$(python3 -m unittest discover -s skills/tests 2>&1) || fail "$skills"
+step "skills and plugins"
+for tests in skills plugins; do
+  said=$(python3 -B -m unittest discover -s "$tests/tests" 2>&1) || fail "$said"
+done
 step "house: imports, sizes, comments, links, dependencies"
 go test ./internal/archtest
 step "documentation"

@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
+export PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin # where rustup puts Rust, also for a shell that has not read its profile
 scripts/install.sh run mcp clients e2b
 work=$(mktemp -d /tmp/skerry-clients-XXXXXX)
 chmod 711 "$work" # sandboxes pass through, as other uids
@@ -50,10 +51,10 @@ for _ in $(seq 120); do
   sleep 0.5
 done
 [ -n "$SKERRY_SERVER" ] || { echo "the server does not serve after a minute" >&2; exit 1; }
-export SKERRY_SERVER
+export SKERRY_SERVER SKERRY_BIN="$work/bin/skerry"
 
 names=("$@")
-[ $# -gt 0 ] || names=(go mcp typescript e2b deerflow)
+[ $# -gt 0 ] || names=(go mcp typescript e2b deerflow rust)
 for name in "${names[@]}"; do
   [ -x "sdk/$name/test.sh" ] || { echo "sdk/$name has no test.sh" >&2; exit 1; }
   printf -- '-- %s\n' "$name"

@@ -7,6 +7,7 @@ import difflib
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -15,9 +16,9 @@ PAGE = HERE / "docs/compatibility.md"
 # Clients and their parts that have a row; what else is pinned is a tool of the tests.
 ROWS = {
     "@e2b/code-interpreter", "@langchain/core", "@modelcontextprotocol/client", "@modelcontextprotocol/sdk", "agent-sandbox", "bun", "deer-flow", "deno", "e2b",
-    "e2b-code-interpreter", "go", "mcp", "node", "typescript",
+    "e2b-code-interpreter", "go", "langchain", "mcp", "node", "rust", "typescript",
 }  # fmt: skip
-HEADING = "## TypeScript, Go, MCP, E2B and DeerFlow\n"
+HEADING = "## TypeScript, Go, MCP, E2B, DeerFlow and Rust\n"
 
 
 def pinned() -> dict[str, str]:
@@ -29,6 +30,9 @@ def pinned() -> dict[str, str]:
         versions |= parts.get("dependencies", {}) | parts.get("devDependencies", {})
     versions["deer-flow"] = re.search("^commit=(.{7})", (HERE / "sdk/deerflow/test.sh").read_text(), re.M)[1]
     versions["go"] = re.search(r"^go (\d+\.\d+)", (HERE / "go.mod").read_text(), re.M)[1]
+    if not shutil.which("rustc"):
+        sys.exit("rustc is missing: install Rust 1.88 or newer with rustfmt and clippy (rustup.rs)")
+    versions["rust"] = re.match(r"rustc (\d+\.\d+)", subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout)[1]
     versions["node"] = re.match(r"v(\d+)", subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout)[1]
     e2b = json.loads((HERE / "sdk/e2b/versions.json").read_text())
     registries = {"python": "PyPI", "node": "npm"}

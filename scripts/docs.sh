@@ -9,7 +9,7 @@ scripts/install.sh docs
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 # The documents keep their paths, so that links between them are the same on the site and in the tree.
-git ls-files -z --cached --others --exclude-standard '*.md' 'docs/*.svg' 'docs/*.json' 'docs/*.yaml' ':!testdata' ':!skills' ':!*/testdata/*' |
+git ls-files -z --cached --others --exclude-standard '*.md' 'docs/*.svg' 'docs/*.json' 'docs/*.yaml' ':!testdata' ':!skills' ':!plugins' ':!*/testdata/*' |
   xargs -0 cp --parents -t "$stage"
 SKERRY_DOCS_STAGE=$stage DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=true \
   "$cache/docs/bin/python" -m mkdocs build --strict --clean --site-dir "$out"

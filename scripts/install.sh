@@ -3,9 +3,10 @@
 # already is left alone, so a second run is quiet and quick.
 #
 #   scripts/install.sh WHAT…
-#     run      runc and mmdebstrap, from Debian
+#     run      runc, from Debian
 #     images   what builds the images of templates: mmdebstrap, and pip where Python has none, from Debian
 #     test     Docker, Redis, protoc with its standard messages, shellcheck and a C compiler (for go test -race), from Debian
+#     postgres PostgreSQL, from Debian, for the tests of packs/sql. Its service is not started
 #     runsc    gVisor, from its Go module
 #     containerd  the newest containerd and its shim, from its Go module, beside the one of Debian
 #     mcp      the MCP servers of the demo and the tests, tsx, tsc and pyright, from npm; the official
@@ -20,6 +21,7 @@
 #     helm     Helm and kubeconform, from their Go modules
 #     machine  qemu and what makes the disk of a machine with systemd, from Debian
 #     linters  golangci-lint, from its Go module
+#     rust     what the tests of the Rust crate need besides cargo: OpenSSH, from Debian
 #
 # Debian packages and runsc go where Debian puts them, all else into $SKERRY_CACHE (default
 # /var/cache/skerry). Needs root or sudo.
@@ -66,6 +68,13 @@ apt_install() {
   # A list that cannot be renewed (a mirror of something else is down) need not be a reason to fail.
   apt_get update || true
   apt_get install -y --no-install-recommends "$@"
+}
+
+# Debian's package makes a cluster and starts it: the tests have one of their own, so it is told not to, before it comes.
+fetch_postgres() {
+  apt_install postgresql-common
+  asroot sed -i 's/^#*create_main_cluster .*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+  apt_install postgresql
 }
 
 # debian NAME FILE=PACKAGE… installs the packages whose program or file is not there.
@@ -224,12 +233,13 @@ for what in "$@"; do
   exec 9>"$cache/log/$what.lock"
   flock 9
   case $what in
-  run) debian run runc=runc mmdebstrap=mmdebstrap ;;
+  run) debian run runc=runc ;;
   images)
     debian images mmdebstrap=mmdebstrap
     python3 -m pip --version >/dev/null 2>&1 || step images "pip for python3, from Debian" apt_install python3-pip
     ;;
   test) debian test tini=tini mkfs.ext4=e2fsprogs mkfs.btrfs=btrfs-progs dockerd=docker.io redis-server=redis-server shellcheck=shellcheck openssl=openssl protoc=protobuf-compiler /usr/include/google/protobuf/timestamp.proto=libprotobuf-dev gcc=gcc /usr/include/stdio.h=libc6-dev ;;
+  postgres) compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || step postgres "Debian packages: postgresql" fetch_postgres ;;
   runsc) have runsc || step runsc "gVisor's runsc, from its Go module (2 to 4 minutes)" build_runsc ;;
   containerd) stamped "$cache/containerd/stamp" $containerd_version || step containerd "containerd $containerd_version, from its Go module (1 to 2 minutes)" build_containerd ;;
   mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" fetch_mcp ;;
@@ -242,6 +252,7 @@ for what in "$@"; do
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
   helm) stamped "$cache/bin/helm.stamp" "$helm $kubeconform" || step helm "Helm and kubeconform, from their Go modules (2 to 4 minutes)" build_helm ;;
   machine) debian machine qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap ssh-keygen=openssh-client mke2fs=e2fsprogs ;;
+  rust) debian rust ssh-keygen=openssh-client ssh-agent=openssh-client ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
   *) die "unknown: $what" ;;
   esac

@@ -14,7 +14,7 @@
 #   drivers     go test -race of what starts sandboxes: Docker, containerd, runc, gVisor
 #   system      go test -race of the whole system, with Redis and MCP servers
 #   python      the Python client and its adapters: types, lint, tests with a real server
-#   clients     the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server: scripts/clients.sh
+#   clients     the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server, and the Rust crate: scripts/clients.sh
 #
 #   copies      go test -race of the orchestrator again, with sandboxes that do not see the server's disk
 #   images      builds the images of the templates browser, data and office (5 minutes, or nothing when they are there)
@@ -161,7 +161,7 @@ failures() {
 }
 
 prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
-prepare_parts() { scripts/install.sh images mcp mcp-many s3 helm python-sdk clients e2b && images/build.sh base; }
+prepare_parts() { scripts/install.sh images postgres mcp mcp-many s3 helm python-sdk clients e2b && images/build.sh base; }
 
 scripts/install.sh run test || exit 1
 prepare_parts &
@@ -175,11 +175,12 @@ packages=$(go list ./...) || exit 1
 drivers='/internal/(driver|tools/servers)(/|$)'
 system='/internal/e2e(/|$)'
 attack='/internal/attack(/|$)'
-templates='^(TestTemplateImages|TestFigures)$'
-mapfile -t unit < <(grep -vE "$drivers|$system|$attack" <<<"$packages")
+templates='^(TestTemplateImages|TestFigures|TestBundledSkills)$'
+# scripts/check.sh runs the rules of the house.
+mapfile -t unit < <(grep -vE "$drivers|$system|$attack|/internal/archtest$" <<<"$packages")
 of() { grep -E "$1" <<<"$packages"; }
 # What whole servers are made of.
-product="images sandbox-templates skills"
+product="images sandbox-templates skills plugins packs"
 
 heartbeat &
 beat=$!
