@@ -189,7 +189,7 @@ func TestTheDocumentChecker(t *testing.T) {
 	blocks := func(mark string) fstest.MapFS {
 		return fstest.MapFS{
 			"README.md": {Data: []byte("# A\n\n" + mark + "```sh\nx\n```\n")}, "ARCHITECTURE.md": {}, "CONTRIBUTING.md": {}, "SECURITY.md": {}, "docs/a.txt": {}, "deploy/a.txt": {},
-			"sdk/read.py": {Data: []byte(`open("README.md")`)}, "sdk/other.py": {Data: []byte(`open("sdk/README.md")`)}, "internal/x/x_test.go": {Data: []byte("\nfunc TestX(t *testing.T) {\n\tdocblock.Marked(t)\n}\n\nfunc TestY(t *testing.T) {\n}\n")},
+			"packs/README.md": {Data: []byte("# x\n")}, "sdk/read.py": {Data: []byte(`open("README.md")`)}, "sdk/other.py": {Data: []byte(`open("sdk/README.md")`)}, "internal/x/x_test.go": {Data: []byte("\nfunc TestX(t *testing.T) {\n\tdocblock.Marked(t)\n}\n\nfunc TestY(t *testing.T) {\n}\n")},
 		}
 	}
 	for mark, want := range map[string]int{
