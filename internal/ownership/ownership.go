@@ -205,6 +205,9 @@ func (o *Owners) take(own *Ownership, from string) {
 	if err != nil {
 		own.err = err
 		o.Forget(own)
+		if other := (*Elsewhere)(nil); !errors.As(err, &other) { // told after Forget, as drop does
+			o.LeftBehind.Store(true)
+		}
 	}
 	close(own.ready)
 	if err == nil {
