@@ -114,6 +114,7 @@ fn sign_with_file(file: &Path, data: &[u8]) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let wrong = |err: &dyn fmt::Display| io::Error::other(format!("the key in {}: {err}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|err| wrong(&err))?;
     let key = unarmored(&text).ok_or_else(|| wrong(&"it is not in OpenSSH's format"))?;
+    let key = widened(&key).unwrap_or(key);
     let key = PrivateKey::from_bytes(&key).map_err(|err| wrong(&err))?;
     if key.is_encrypted() {
         return Err(wrong(&"it has a passphrase; use an SSH agent"));
@@ -135,6 +136,40 @@ fn unarmored(text: &str) -> Option<Vec<u8>> {
     let body = text.trim().strip_prefix("-----BEGIN OPENSSH PRIVATE KEY-----")?;
     let body = body.strip_suffix("-----END OPENSSH PRIVATE KEY-----")?;
     STANDARD.decode(body.split_whitespace().collect::<String>()).ok()
+}
+
+/// Returns a key for ECDSA whose private number has as many bytes as its curve; `None`: the key is none for ECDSA, or the
+/// library has to say what is wrong with it. OpenSSH writes a number without the zeros before it, as one P-521 key in four
+/// has them, and the library for keys refuses a shorter one.
+fn widened(key: &[u8]) -> Option<Vec<u8>> {
+    const MAGIC: &[u8] = b"openssh-key-v1\0";
+    let mut rest = key.strip_prefix(MAGIC)?;
+    for _cipher_kdf_options in 0..3 {
+        take(&mut rest)?;
+    }
+    let (count, mut rest) = rest.split_first_chunk::<4>()?;
+    take(&mut rest).filter(|_| *count == [0, 0, 0, 1])?; // the public key
+    let before = &key[..key.len() - rest.len()];
+    let block = take(&mut rest).filter(|_| rest.is_empty())?;
+    let (_, mut fields) = block.split_first_chunk::<8>()?; // a number twice
+    let curve = take(&mut fields)?.strip_prefix(b"ecdsa-sha2-")?;
+    let size = match curve {
+        b"nistp256" => 32,
+        b"nistp384" => 48,
+        b"nistp521" => 66,
+        _ => return None,
+    };
+    let (_curve, _public) = (take(&mut fields)?, take(&mut fields)?);
+    let head = &block[..block.len() - fields.len()];
+    let number = take(&mut fields).filter(|number| number.len() < size)?;
+    let comment = take(&mut fields)?;
+    let mut wide = head.to_vec();
+    put(&mut wide, &[&vec![0; size - number.len()], number].concat());
+    put(&mut wide, comment);
+    wide.extend((1..=7).take(wide.len().wrapping_neg() % 8)); // blocks of eight bytes
+    let mut key = before.to_vec();
+    put(&mut key, &wide);
+    Some(key)
 }
 
 /// Signs with SHA-512. The library for keys takes the prime p of an RSA key for q, too, and so cannot sign.
@@ -275,6 +310,23 @@ mod tests {
             let signature = sign(Credential::ssh_key_file(folder.path().join("key"))).await.unwrap();
             verify(folder.path(), &format!("crm {public}"), &signature);
         }
+    }
+
+    /// OpenSSH writes the private number of a key without the zeros before it. This makes keys until one has some.
+    #[tokio::test]
+    async fn a_key_with_a_short_number_signs() {
+        for _ in 0..400 {
+            let folder = tempfile::tempdir().unwrap();
+            make_key(folder.path(), "key", &["-t", "ecdsa", "-b", "521"]);
+            let text = fs::read_to_string(folder.path().join("key")).unwrap();
+            if widened(&unarmored(&text).unwrap()).is_none() {
+                continue;
+            }
+            let public = fs::read_to_string(folder.path().join("key.pub")).unwrap();
+            let signature = sign(Credential::ssh_key_file(folder.path().join("key"))).await.unwrap();
+            return verify(folder.path(), &format!("crm {public}"), &signature);
+        }
+        panic!("none of 400 keys has a short number");
     }
 
     struct Agent(Child);
