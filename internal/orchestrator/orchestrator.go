@@ -90,6 +90,7 @@ type Options struct {
 	Tools     Tools
 	Storage   Storage
 	Replicas  Replicas
+	quiet     bool // nothing is done again and again: a test does it
 }
 
 // Instances are those of this server.
@@ -271,12 +272,17 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		stop()
 		return nil, fmt.Errorf("watch sandboxes: %w", err)
 	}
-	r.wg.Go(r.renewal.Run) // recovering may take longer than a lease lasts
 	r.wg.Go(r.teardown.Serve)
+	if !o.quiet {
+		r.wg.Go(r.renewal.Run) // recovering may take longer than a lease lasts
+	}
 	if err := r.recovery.Recover(ctx); err != nil {
 		stop()
 		r.wg.Wait()
 		return nil, err
+	}
+	if o.quiet {
+		return r, nil
 	}
 	for _, loop := range []func(){
 		func() { r.teardown.Watch(events) }, r.takeover.Watch, r.reaper.Watch, r.Lifecycle.Watch, r.wrappers.Push, r.Skills.Push,
