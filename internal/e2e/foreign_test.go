@@ -102,9 +102,9 @@ func TestForeign(t *testing.T) {
 	for i, sv := range list.Servers {
 		t.Run(strings.Join(sv.Run, " "), func(t *testing.T) {
 			var done struct{ Tools int }
-			s.do("POST", "/api/mcp/servers/"+name(i)+"/install", nil).into(t, &done)
-			if done.Tools == 0 {
-				t.Error("it has no tools")
+			installed := s.do("POST", "/api/mcp/servers/"+name(i)+"/install", nil)
+			if installed.into(t, &done); installed.status != 200 || done.Tools == 0 {
+				t.Fatalf("it has no tools: %d %.2000s", installed.status, installed.body)
 			}
 			var listed struct{ Items []json.RawMessage }
 			eventually(t, "it starts without a network", func() bool {
