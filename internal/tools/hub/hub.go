@@ -119,7 +119,7 @@ func Open(o Options) (*Hub, error) {
 	h.vault = login.OpenVault(filepath.Join(h.homes.dir, "logins"), o.Sealer)
 	d := &dialer{
 		o: &o, expander: &serverconfig.Expander{LookupEnv: o.LookupEnv, Secrets: o.Secrets, Sealer: o.Sealer}, vault: h.vault,
-		homes: h.homes.dir, running: &h.background.wg, pins: &pins{o.Pins, o.Quarantine, o.Log},
+		homes: h.homes.dir, running: &h.background.wg, pins: &pins{o.Pins, o.Quarantine, o.Log}, patience: discoverTimeout,
 	}
 	h.pool = &pool{o: &o, background: h.background, changes: h.changes, dialer: d, conns: map[connKey]*conn{}}
 	h.configs = &configurations{file: serverconfig.NewFile(path, files, o.Log), users: o.UserServers, pool: h.pool, changes: h.changes, log: o.Log}

@@ -535,6 +535,16 @@ func TestSilentOnDiscover(t *testing.T) {
 	}
 }
 
+// TestLateOnDiscover: a server of the stateless protocol that starts slower than the hub waits is reached all the same.
+func TestLateOnDiscover(t *testing.T) {
+	t.Parallel()
+	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server","late"]}`))
+	r.pool.dialer.patience = time.Millisecond
+	if r.ok("x__echo", `{"message":"a"}`) != `"a"` {
+		t.Error("no echo")
+	}
+}
+
 func TestDisabledTools(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"disabledTools":["crash","echo"]}`))

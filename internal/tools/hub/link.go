@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -30,6 +31,7 @@ type dialer struct {
 	homes    string          // the folder of the homes of stdio servers
 	running  *sync.WaitGroup // counts the goroutines of programs
 	pins     *pins
+	patience time.Duration // discoverTimeout, but in tests
 }
 
 // dial connects to one server for one scope, and lists its tools.
@@ -97,9 +99,23 @@ func (l *link) lastWords() string {
 	return l.process.LastWords()
 }
 
+// errHurried says that a server speaks the stateless protocol and had not answered in time when it was asked.
+var errHurried = errors.New("the server was asked for the older protocol before it had answered")
+
 // connect starts or reaches the server, greets it and lists its tools. What it returns is closed by the
-// caller also when there is an error.
+// caller also when there is an error. A program that starts slowly may answer server/discover late, and takes nothing of the
+// older protocol then: it is started again, and its answer is waited for as long as the attempt lasts.
 func (c *dial) connect(ctx context.Context) (*link, *toolList, error) {
+	l, tools, err := c.greet(ctx, c.patience)
+	if errors.Is(err, errHurried) {
+		l.close()
+		return c.greet(ctx, installTime)
+	}
+	return l, tools, err
+}
+
+// greet is one try of connect. patience bounds the wait for an answer to server/discover.
+func (c *dial) greet(ctx context.Context, patience time.Duration) (*link, *toolList, error) {
 	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1), others: map[sandbox.UpstreamKind]chan struct{}{
 		sandbox.UpstreamPrompts: make(chan struct{}, 1), sandbox.UpstreamResources: make(chan struct{}, 1),
 	}}
@@ -124,7 +140,7 @@ func (c *dial) connect(ctx context.Context) (*link, *toolList, error) {
 			notify(l.others[sandbox.UpstreamResources])
 		},
 	})
-	client.AddSendingMiddleware(boundDiscover, ownTTL)
+	client.AddSendingMiddleware(boundDiscover(patience), ownTTL)
 	// The name is not one of the protocol itself: no error can come of it.
 	_ = mcp.AddSendingCustomMethod[*skillsListParams, *skillsListResult](client, skillsList)
 	// The old SSE transport keeps the context of its connection: it is the link's, not the attempt's.
@@ -132,6 +148,9 @@ func (c *dial) connect(ctx context.Context) (*link, *toolList, error) {
 	seenCtx, seen := transport.WithCapture(l.ctx)
 	defer seen.Done()
 	session, err := client.Connect(seenCtx, wire, nil)
+	if rpc := (*jsonrpc.Error)(nil); errors.As(err, &rpc) && rpc.Code == mcp.CodeUnsupportedProtocolVersion && patience < installTime {
+		return l, nil, errHurried
+	}
 	if err != nil {
 		return l, nil, c.connectError(ctx, l, seen.Look(), err)
 	}
@@ -155,14 +174,16 @@ func notify(c chan struct{}) {
 	}
 }
 
-func boundDiscover(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if method == "server/discover" {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, discoverTimeout)
-			defer cancel()
+func boundDiscover(patience time.Duration) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "server/discover" {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, patience)
+				defer cancel()
+			}
+			return next(ctx, method, req)
 		}
-		return next(ctx, method, req)
 	}
 }
 

@@ -22,7 +22,7 @@ const serverArgument = "test-server"
 // serveOr runs the server when the process was started as one, else the tests, and returns the exit code. The
 // server does what servers should not do. Arguments after the first say how the server behaves from the start: "hang" (it
 // never answers), "exit" (it ends at once), "noisy" (lines on standard output that are no messages),
-// "legacy" (it never answers server/discover).
+// "legacy" (it never answers server/discover), "late" (it answers that one late, and refuses the older protocol then).
 func serveOr(run func() int) int {
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == conformanceArgument:
@@ -46,6 +46,8 @@ func serveOr(run func() int) int {
 			fmt.Println(`{"level":"info"}`)
 		case "legacy":
 			in = dropDiscover(in)
+		case "late":
+			in = delayDiscover(in)
 		}
 	}
 	// The race detector would keep the process for a second at its end.
@@ -76,6 +78,35 @@ func dropDiscover(in io.Reader) io.ReadCloser {
 			}
 			if !strings.Contains(string(raw), `"server/discover"`) {
 				_, _ = w.Write(append(raw, '\n'))
+			}
+		}
+	}()
+	return r
+}
+
+// delayDiscover passes on server/discover after a while. What asks for the older protocol meanwhile is refused in the words
+// of the Python SDK.
+func delayDiscover(in io.Reader) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		d := json.NewDecoder(in)
+		for {
+			var m struct {
+				rawMessage
+				raw json.RawMessage
+			}
+			if err := d.Decode(&m.raw); err != nil {
+				_ = w.CloseWithError(err)
+				return
+			}
+			_ = json.Unmarshal(m.raw, &m.rawMessage)
+			switch m.Method {
+			case "server/discover":
+				time.AfterFunc(300*time.Millisecond, func() { _, _ = w.Write(append(m.raw, '\n')) })
+			case "initialize":
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"connection is serving the 2026-07-28 protocol"}}`+"\n", m.ID)
+			default:
+				_, _ = w.Write(append(m.raw, '\n'))
 			}
 		}
 	}()
