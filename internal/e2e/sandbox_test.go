@@ -229,7 +229,7 @@ func TestBombs(t *testing.T) {
 		t.Run("time", func(t *testing.T) {
 			began := time.Now()
 			r := s.run("bomb", "exec", map[string]any{"command": "(setsid sh -c 'sleep 100' &) ; setsid sleep 100 & sleep 100", "timeout_s": 1})
-			if r.Status != "timeout" || time.Since(began) > 6*time.Second {
+			if r.Status != "timeout" || time.Since(began) > 30*time.Second {
 				t.Errorf("status %q after %s", r.Status, time.Since(began))
 			}
 			if left := strings.TrimSpace(s.ok("bomb", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o '[s]leep 100' | wc -l")); left != "0" {

@@ -250,7 +250,7 @@ func TestEngineAway(t *testing.T) {
 		if err := call(ctx(t)); !errors.Is(err, sandbox.Unavailable) {
 			t.Errorf("%s: %v, want unavailable", name, err)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("%s took %v", name, took)
 		}
 	}
@@ -280,7 +280,7 @@ func TestEngineHangs(t *testing.T) {
 		if !errors.Is(err, sandbox.Timeout) && !errors.Is(err, sandbox.Unavailable) {
 			t.Errorf("%s: %v, want timeout", name, err)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("%s took %v", name, took)
 		}
 	}

@@ -186,7 +186,7 @@ func TestEngineHangs(t *testing.T) {
 		if !errors.Is(err, sandbox.Timeout) && !errors.Is(err, sandbox.Unavailable) {
 			t.Errorf("%s: %v, want timeout", name, err)
 		}
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("%s took %v", name, took)
 		}
 	}

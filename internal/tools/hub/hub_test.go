@@ -272,17 +272,17 @@ func TestOneBadServerHidesNothing(t *testing.T) {
 		"odd":{"type":"carrier-pigeon"},
 		"go-od":{"command":"true"},"go_od":{"command":"true"},
 		"off":{"command":"true","enabled":false}`)
-	r := open(t, config, func(o *Options) { o.FirstWait, o.ConnectTimeout = 2*time.Second, 6*time.Second })
+	r := open(t, config, func(o *Options) { o.FirstWait, o.ConnectTimeout = 3*time.Second, 8*time.Second })
 	began := time.Now()
 	set, err := r.Catalog.Tools(context.Background(), alice)
 	if err != nil || len(set.Tools) != 12 {
 		t.Fatalf("%v: %d tools", err, len(set.Tools))
 	}
-	if took := time.Since(began); took > 4*time.Second {
+	if took := time.Since(began); took > 7*time.Second {
 		t.Errorf("the first answer took %s", took)
 	}
 	began = time.Now()
-	if _, err := r.Catalog.Tools(context.Background(), alice); err != nil || time.Since(began) > time.Second {
+	if _, err := r.Catalog.Tools(context.Background(), alice); err != nil || time.Since(began) > 2500*time.Millisecond {
 		t.Errorf("the second answer took %s: %v", time.Since(began), err)
 	}
 	for server, want := range map[string]string{
