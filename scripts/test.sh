@@ -216,19 +216,20 @@ show drivers
   tier clients scripts/clients.sh
   rest templates "./internal/e2e ./cmd/..." "$product" go test -race -count=1 -timeout 30m -run "$templates" ./internal/e2e
   rest attack "./internal/attack/... ./cmd/..." "$product" go test -race -p 1 -timeout 30m $(of "$attack")
-  rest foreign "./internal/e2e ./cmd/..." "$product" env SKERRY_TEST_FOREIGN=1 go test -race -count=1 -timeout 30m -run '^TestForeign$' ./internal/e2e
-  rest chaos "./bench/chaos ./cmd/..." "$product" make chaos CHAOS="-driver docker -duration 2m"
 } &
 beside=$!
 # shellcheck disable=SC2046 # names of packages have no spaces
 sized system "./internal/e2e/... ./cmd/..." "$product" -p 1 -parallel 4 -timeout 40m -skip "$templates" $(of "$system")
 show system
+rest foreign "./internal/e2e ./cmd/..." "$product" env SKERRY_TEST_FOREIGN=1 go test -race -count=1 -timeout 30m -run '^TestForeign$' ./internal/e2e
 wait $beside
 show python
 show clients
 show_rest templates
 show_rest attack
 show_rest foreign
+# After the others: it keeps both cores busy, and waits for what it kills to come back.
+rest chaos "./bench/chaos ./cmd/..." "$product" make chaos CHAOS="-driver docker -duration 2m"
 show_rest chaos
 # Alone: it measures how soon a killed sandbox is missed, and a cluster of one node keeps a core busy.
 rest kubernetes "./internal/e2e/kubernetes ./internal/attack ./internal/driver/kubernetes ./cmd/..." "$product deploy test/cluster" \
