@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The crate skerry-packs: format, generated code, lint, tests, the package for the registry, and the suite of
-# sdk/packs/conformance, which starts its own servers. What cargo builds is in SKERRY_CACHE: the tree stays clean.
+# sdk/packs/conformance, which starts its own servers. Then the story of examples/crm.rs with an agent in Python. What
+# cargo builds is in SKERRY_CACHE: the tree stays clean.
 set -euo pipefail
 cd "$(dirname "$0")"
 for tool in cargo rustfmt cargo-clippy; do
@@ -9,8 +10,9 @@ for tool in cargo rustfmt cargo-clippy; do
     exit 1
   }
 done
-../../scripts/install.sh test rust
-target=${SKERRY_CACHE:-/var/cache/skerry}/rust-target
+../../scripts/install.sh test rust python-sdk
+export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
+target=$SKERRY_CACHE/rust-target
 export CARGO_TARGET_DIR=$target RUST_BACKTRACE=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -21,5 +23,8 @@ diff -u src/v1.rs "$work/v1.rs" || { echo "sdk/rust/src/v1.rs is not what packs.
 cargo test --quiet --locked
 cargo clippy --quiet --locked --all-targets -- -D warnings
 cargo package --quiet --locked --allow-dirty # what a registry would get builds by itself
-cargo build --quiet --locked --example conformance
+cargo build --quiet --locked --example conformance --example crm
 (cd ../.. && go test -count=1 -timeout 10m ./sdk/packs/conformance -provider "$target/debug/examples/conformance")
+[ -n "${SKERRY_BIN:-}" ] || make -s -C ../.. build # scripts/clients.sh has built one
+cd ../python
+SKERRY_TEST_CRM=$target/debug/examples/crm PYTHONPATH=src "$SKERRY_CACHE/python-sdk/bin/python" -m pytest -q tests/test_story_rust.py

@@ -1,4 +1,4 @@
-"""A real server with real sandboxes: bin/skerry of this tree, or the one that SKERRY_TEST_SERVER names."""
+"""A real server with real sandboxes: bin/skerry of this tree, or the program that SKERRY_BIN names."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from skerry import Client, Thread
 
 ROOT = Path(__file__).resolve().parents[3]
 DRIVER = os.environ.get("SKERRY_TEST_DRIVER", "docker")
+PROGRAM = Path(os.environ.get("SKERRY_BIN") or ROOT / "bin" / "skerry")
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Server:
 
     def start(self) -> None:
         command = [
-            str(ROOT / "bin" / "skerry"),
+            str(PROGRAM),
             "serve",
             "--data",
             str(self.data),
@@ -79,8 +80,8 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    if not (ROOT / "bin" / "skerry").exists():
-        pytest.fail("bin/skerry is missing: make build")
+    if not PROGRAM.exists():
+        pytest.fail(f"{PROGRAM} is missing: make build")
     s = Server()
     yield s
     s.stop()

@@ -150,7 +150,7 @@ def test_story(office: Server, tmp_path: Path) -> None:
 
         said = agent("begin")
         assert "The run waits: May the CRM be updated?" in said
-        assert "3 findings from 8" in said and "Appendix" not in said  # the report stays out of the model's sight
+        assert "3 findings from 107" in said and "Appendix" not in said  # the report stays out of the model's sight
         assert description() == ""
         thread.release()  # not even the sandbox is there in between
         assert "OPP-001 has a summary" in agent("approve")

@@ -5,7 +5,7 @@
 
 `begin` finds the report, takes its key findings out in the sandbox and leaves them there in a file; the graph then waits for a
 person, and the process ends. `approve` is another process: it takes the run up from its checkpoint, finds the file where it was,
-and updates the CRM. The 80 KB of the report never pass through the model.
+and updates the CRM. The 100 KB of the report never pass through the model.
 
 The model is a script, so that the example needs no network. Any chat model with tools takes its place.
 """
@@ -53,7 +53,7 @@ console.log('OPP-001 has the summary');
 """
 
 
-def call(id: str, name: str, **args: Any) -> ToolCall:
+def call(id: str, name: str, /, **args: Any) -> ToolCall:
     return ToolCall(id=id, name=name, args=args, type="tool_call")
 
 

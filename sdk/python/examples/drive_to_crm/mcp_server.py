@@ -18,7 +18,7 @@ Highlight: the operating margin rose by 1.8 points.
 The board thanks all who took part.
 Conclusion: guidance for the next year goes up.
 """
-    + "Appendix line, which nobody needs to read.\n" * 2000
+    + "Appendix line, which nobody needs to read.\n" * 2500
 )
 
 DOCUMENTS = {
