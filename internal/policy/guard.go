@@ -258,7 +258,7 @@ func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
 		return refusal(p)
 	}
 	if err := g.admit(ctx, p); err != nil || d.Effect() == Allow {
-		return err
+		return sandbox.NotStarted(err)
 	}
 	if g.o.Approver == nil {
 		return sandbox.Errorf(sandbox.Forbidden, "%s needs an approval%s, and no one can give it on this server", what(p.request), because(d, RequireApproval))

@@ -116,6 +116,28 @@ func Wrap(k Kind, cause error, format string, args ...any) error {
 	return &Error{Kind: k, Detail: fmt.Sprintf(format, args...), Err: cause}
 }
 
+// NotStarted returns err as one from before anything of the request was done. An error without a Kind stays as it is.
+func NotStarted(err error) error {
+	var known *Error
+	if !errors.As(err, &known) {
+		return err
+	}
+	marked := *known
+	marked.NotStarted = true
+	return &marked
+}
+
+// IsNotStarted reports whether err says that nothing of the request was done.
+func IsNotStarted(err error) bool {
+	var known *Error
+	return errors.As(err, &known) && known.NotStarted
+}
+
+// Retell returns an error with another text. It is of the kind of err, and is NotStarted when err is.
+func Retell(err error, format string, args ...any) error {
+	return &Error{Kind: KindOf(err), Detail: fmt.Sprintf(format, args...), NotStarted: IsNotStarted(err)}
+}
+
 // KindOf returns the kind of err: Internal for an error without one, "" for nil.
 func KindOf(err error) Kind {
 	if err == nil {

@@ -172,13 +172,9 @@ func (s skillToolRoutes) callTool(ctx context.Context, in *struct {
 	if len(in.Body) == 0 || in.Body[0] != '{' {
 		return nil, sandbox.InvalidField("body", "has to be an object")
 	}
-	exchange.Of(ctx).Begun = "the call"
-	res, err := s.tools.CallTool(ctx, exchange.CallerOf(ctx), in.Thread, sandbox.ToolRef{Server: sandbox.SkillServer(in.Skill), Name: in.Tool}, in.Body)
+	res, err := callTool(ctx, s.tools, in.Thread, sandbox.ToolRef{Server: sandbox.SkillServer(in.Skill), Name: in.Tool}, in.Body)
 	if err != nil {
 		return nil, err
-	}
-	if len(res.Result) == 0 {
-		res.Result = json.RawMessage("null")
 	}
 	return route.BodyOf(res), nil
 }

@@ -126,18 +126,28 @@ func (s toolRoutes) callTool(ctx context.Context, in *struct {
 	if input[0] != '{' {
 		return nil, sandbox.InvalidField("input", "has to be an object")
 	}
-	exchange.Of(ctx).Begun = "the call"
-	res, err := s.tools.CallTool(ctx, exchange.CallerOf(ctx), in.Thread, ref, input)
+	res, err := callTool(ctx, s.tools, in.Thread, ref, input)
 	if err != nil {
 		return nil, err
-	}
-	if len(res.Result) == 0 {
-		res.Result = json.RawMessage("null")
 	}
 	if in.Body.Content {
 		res = res.WithContent()
 	}
 	return route.BodyOf(res), nil
+}
+
+// callTool calls a tool. A retry with the same key calls it again only when nothing of the first call was done.
+func callTool(ctx context.Context, tools service.Tools, thread string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error) {
+	x := exchange.Of(ctx)
+	x.Begun = "the call"
+	res, err := tools.CallTool(ctx, x.Caller, thread, ref, input)
+	if sandbox.IsNotStarted(err) {
+		x.Begun = ""
+	}
+	if len(res.Result) == 0 {
+		res.Result = json.RawMessage("null")
+	}
+	return res, err
 }
 
 // promptAnswer is a prompt, or 304 without one.

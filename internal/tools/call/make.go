@@ -127,7 +127,7 @@ func (c *Call) Make(ctx context.Context, watch sandbox.ToolWatch) (sandbox.ToolR
 		return sandbox.ToolResult{}, c.wrong
 	}
 	if err := c.maker.o.Admit(ctx, c.what.From.Caller); err != nil {
-		return sandbox.ToolResult{}, err
+		return sandbox.ToolResult{}, sandbox.NotStarted(err)
 	}
 	return Contained(c.maker.o.Log, func() (sandbox.ToolResult, error) {
 		res, err := c.maker.o.Guard.Make(ctx, c.what.Plan, c.ID, watch)

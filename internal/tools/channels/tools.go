@@ -93,7 +93,7 @@ func (g *Tools) call(ctx context.Context, t sandbox.Thread, skill, tool string, 
 	case places <- struct{}{}:
 		defer func() { <-places }()
 	case <-ctx.Done():
-		return sandbox.ToolResult{}, sandbox.Errorf(sandbox.CapacityExceeded, "the skill %q is busy: it takes %d calls at a time, and none ended in this call's time", skill, cap(places))
+		return sandbox.ToolResult{}, sandbox.NotStarted(sandbox.Errorf(sandbox.CapacityExceeded, "the skill %q is busy: it takes %d calls at a time, and none ended in this call's time", skill, cap(places)))
 	}
 	progress := watch.Progress
 	if progress == nil {
@@ -117,7 +117,7 @@ func (o offered) failure(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return sandbox.Wrap(sandbox.Unavailable, err, "%s: the caller went away", o.Printed)
 	case errors.As(err, &known):
-		return sandbox.Errorf(known.Kind, "%s: %s", o.Printed, known.Detail)
+		return sandbox.Retell(known, "%s: %s", o.Printed, known.Detail)
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func (c *conn) do(ctx context.Context, what *tool, e exchange) error {
 	defer c.calls.Add(-1)
 	leave, err := terms.enter(ctx, c.key.server, what)
 	if err != nil {
-		return err
+		return sandbox.NotStarted(err)
 	}
 	defer leave()
 	c.touch()
@@ -163,7 +163,7 @@ func (r request) judge(ctx context.Context, l *link, s transport.Seen, err error
 	var rpc *jsonrpc.Error
 	switch {
 	case s.Failed != nil:
-		return verdict{pass: true, err: sandbox.Errorf(sandbox.KindOf(s.Failed), "%s: %s", r.what.Printed, excerpt.Detail(s.Failed))}
+		return verdict{pass: true, err: sandbox.Retell(s.Failed, "%s: %s", r.what.Printed, excerpt.Detail(s.Failed))}
 	case s.TooLarge, errors.As(err, &rpc) && rpc.Code == transport.CodeTooLarge:
 		return verdict{ok: true, err: sandbox.Errorf(sandbox.ToolFailed, "%s: the result is larger than %d bytes, which is the limit", r.what.Printed, r.most)}
 	case s.Login != nil:

@@ -56,7 +56,7 @@ func (p *Pack) Call(ctx context.Context, call sandbox.PackCall) (json.RawMessage
 func (p *Pack) errAway() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: it has not been connected since %s", p.key.id, p.since.UTC().Format(time.RFC3339))
+	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: it has not been connected since %s", p.key.id, p.since.UTC().Format(time.RFC3339)))
 }
 
 // Away implements sandbox.ToolPack.
@@ -74,7 +74,7 @@ func (p *Pack) Away() error {
 }
 
 func (p *Pack) errStopping() error {
-	return sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: it is stopping, and takes no new calls", p.key.id)
+	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: it is stopping, and takes no new calls", p.key.id))
 }
 
 // away reports whether the pack has no session.

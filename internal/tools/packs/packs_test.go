@@ -231,7 +231,7 @@ func TestGoneAndBack(t *testing.T) {
 	go func() { _, err := call(crm, "wait", `{}`); ended <- err }()
 	eventually(t, "the call runs", func() bool { return r.List(admin)[0].Running == 1 })
 	r.Cut("crm")
-	if err := <-ended; sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(err.Error(), "went while the call ran") {
+	if err := <-ended; sandbox.KindOf(err) != sandbox.Unavailable || sandbox.IsNotStarted(err) || !strings.Contains(err.Error(), "went while the call ran") {
 		t.Errorf("a call under way: %v", err)
 	}
 	// The provider comes back by itself.
@@ -248,7 +248,7 @@ func TestGoneAndBack(t *testing.T) {
 	if got := r.List(admin); len(got) != 1 || got[0].State != sandbox.PackUnavailable {
 		t.Errorf("%+v", got)
 	}
-	if _, err := call(crm, "find", `{}`); sandbox.KindOf(err) != sandbox.Unavailable {
+	if _, err := call(crm, "find", `{}`); sandbox.KindOf(err) != sandbox.Unavailable || !sandbox.IsNotStarted(err) {
 		t.Errorf("a call while it is away: %v", err)
 	}
 	<-changes
@@ -320,7 +320,7 @@ func TestCollisions(t *testing.T) {
 	eventually(t, "the call runs", func() bool { return r.List(admin)[0].Running == 1 })
 	go func() { _ = stop() }()
 	eventually(t, "it stops", func() bool { return r.List(admin)[0].State != sandbox.PackConnected })
-	if _, err := call(crm, "find", `{}`); sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(err.Error(), "unavailable") {
+	if _, err := call(crm, "find", `{}`); sandbox.KindOf(err) != sandbox.Unavailable || !sandbox.IsNotStarted(err) || !strings.Contains(err.Error(), "unavailable") {
 		t.Errorf("a call of a pack that stops: %v", err)
 	}
 	r.serve(newPack(t, "crm"))

@@ -83,8 +83,20 @@ func (s *session) end(why error) {
 	s.err = why
 	close(s.ended)
 	for id, c := range s.open {
-		s.settle(id, c, nil, sandbox.Errorf(sandbox.Unavailable, "the pack %q went while the call ran, and the call may have had its effect: %s", s.pack.key.id, detailOf(why)))
+		s.settle(id, c, nil, s.lost(c, why))
 	}
+}
+
+// lost is what the caller of a call is told that the pack has not answered.
+func (s *session) lost(c *call, why error) error {
+	if !c.sent {
+		return s.errEnded(why)
+	}
+	return sandbox.Errorf(sandbox.Unavailable, "the pack %q went while the call ran, and the call may have had its effect: %s", s.pack.key.id, detailOf(why))
+}
+
+func (s *session) errEnded(why error) error {
+	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: %s", s.pack.key.id, detailOf(why)))
 }
 
 // why is the reason of its end, or nil.
@@ -142,7 +154,7 @@ func (s *session) begin(progress func(sandbox.ToolProgress)) (uint64, *call, err
 	defer s.mu.Unlock()
 	switch {
 	case s.err != nil:
-		return 0, nil, sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: %s", s.pack.key.id, detailOf(s.err))
+		return 0, nil, s.errEnded(s.err)
 	case s.draining:
 		return 0, nil, s.pack.errStopping()
 	}
@@ -320,7 +332,7 @@ func (p *Pack) errorOf(e *packsv1.ToolError) error {
 	case packsv1.ToolError_CODE_UNKNOWN_TOOL:
 		return sandbox.Errorf(sandbox.ToolFailed, "the pack %q does not know this tool, which is in its manifest: %s", p.key.id, text)
 	case packsv1.ToolError_CODE_BUSY:
-		return sandbox.Errorf(sandbox.CapacityExceeded, "the pack %q takes no more calls now: %s", p.key.id, text)
+		return sandbox.NotStarted(sandbox.Errorf(sandbox.CapacityExceeded, "the pack %q takes no more calls now: %s", p.key.id, text))
 	}
 	return sandbox.Errorf(sandbox.ToolFailed, "%s", text)
 }
