@@ -64,14 +64,8 @@ func (p *packSet) DeleteKey(ctx context.Context, c sandbox.Caller, id string) er
 // serverNamed returns which MCP server of the configuration would be printed as a pack; "": none.
 func serverNamed(h *hub.Hub) func(id string) string {
 	return func(id string) string {
-		all, err := h.Servers.ServerConfigs(context.Background())
-		if err != nil {
-			return ""
-		}
-		for name := range all {
-			if sandbox.PrintedServer(name) == sandbox.PrintedServer(id) {
-				return fmt.Sprintf("the MCP server %q", name)
-			}
+		if name := h.Servers.Named(id); name != "" {
+			return fmt.Sprintf("the MCP server %q", name)
 		}
 		return ""
 	}
@@ -116,6 +110,7 @@ const maxJoined = 10_000
 func withPacks(s hub.UserServers, r *packSet) hub.UserServers {
 	if r != nil {
 		s.Of = (&serverSources{plugins: s.Of, packs: r.Registry, joined: map[sandbox.Owner]joinedServers{}}).of
+		s.Taken = r.Taken
 	}
 	return s
 }

@@ -22,6 +22,8 @@ type UserServers struct {
 	Addresses []netip.Prefix
 	// Egress are the hosts that their programs may reach: see package egress.
 	Egress []string
+	// Taken says which of the servers that many users have would be printed as name is; "": none. May be nil.
+	Taken func(name string) string
 }
 
 // maxUsers bounds the users whose configuration is kept.

@@ -35,7 +35,7 @@ func (a *Servers) ServerConfigs(context.Context) (map[string]json.RawMessage, er
 // PutServer adds a server or replaces its configuration, in the file and at once in force. "***" as a
 // value of env or headers, or where args and url were shown with it, keeps what is stored. Everything else in the file stays as it is, and ${…}
 // is stored as it was sent. An error is Invalid (naming the field), Conflict (its tools would be
-// printed as another server's are, or the file is broken), or Unavailable.
+// printed as another server's or a pack's are, or the file is broken), or Unavailable.
 func (a *Servers) PutServer(ctx context.Context, name string, raw json.RawMessage) error {
 	if err := serverconfig.CheckName(name); err != nil {
 		return err
@@ -57,10 +57,31 @@ func (a *Servers) PutServer(ctx context.Context, name string, raw json.RawMessag
 				return nil, sandbox.Errorf(sandbox.Conflict, "the tools of %q would be printed %s__…, as those of the server %q are", name, sandbox.PrintedServer(name), other.Name)
 			}
 		}
+		if owner := a.taken(name); owner != "" && cfg.ByName[name] == nil {
+			return nil, sandbox.Errorf(sandbox.Conflict, "the name %q is taken by %s", name, owner)
+		}
 		return jsonedit.Set(text, []string{"mcpServers"}, name, merged)
 	})
 	a.configs.current()
 	return err
+}
+
+// taken says which server of users has a name; "": none.
+func (a *Servers) taken(name string) string {
+	if a.configs.users.Taken == nil {
+		return ""
+	}
+	return a.configs.users.Taken(name)
+}
+
+// Named returns the server of the file whose tools would be printed as those of name; "": there is none.
+func (a *Servers) Named(name string) string {
+	for _, s := range a.configs.current().List {
+		if sandbox.PrintedServer(s.Name) == sandbox.PrintedServer(name) {
+			return s.Name
+		}
+	}
+	return ""
 }
 
 // DeleteServer takes a server out of the file, ends its connections and forgets all logins there. NotFound

@@ -3,6 +3,7 @@ package packs
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -158,8 +159,8 @@ func (r *Registry) Channel(t sandbox.Thread, skill, channel string) *Pack {
 // register makes a session the one of its pack. An error says who has the name.
 func (r *Registry) register(s *session, m *manifest.Manifest) (*Pack, error) {
 	key := packKey{s.grant.Tenant, m.ID, s.grant.Thread, s.grant.Channel}
-	if owner := r.taken(key); owner != "" {
-		return nil, sandbox.Errorf(sandbox.Conflict, "the name %q is taken by %s", key.id, owner)
+	if err := r.errTaken(key); err != nil {
+		return nil, err
 	}
 	notify := func() {}
 	defer func() { notify() }()
@@ -225,6 +226,26 @@ func (r *Registry) taken(key packKey) string {
 		return ""
 	}
 	return r.others(key.id)
+}
+
+// errTaken refuses a name that a server which is no pack has.
+func (r *Registry) errTaken(key packKey) error {
+	if owner := r.taken(key); owner != "" {
+		return sandbox.Errorf(sandbox.Conflict, "the name %q is taken by %s", key.id, owner)
+	}
+	return nil
+}
+
+// Taken says which pack would be printed as an MCP server of that name; "": none.
+func (r *Registry) Taken(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k := range r.packs {
+		if !k.ofSkill() && sandbox.PrintedServer(k.id) == sandbox.PrintedServer(name) {
+			return fmt.Sprintf("the pack %q of %s", k.id, audience(k.tenant))
+		}
+	}
+	return ""
 }
 
 // free refuses a name that another pack has. The caller holds r.mu.

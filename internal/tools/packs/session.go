@@ -373,7 +373,7 @@ func (s *session) event(what Happening, detail string) Event {
 	return Event{Pack: s.pack.key.id, Tenant: s.pack.key.tenant, Thread: s.pack.key.thread, Identity: s.grant.Identity, Source: s.peer.Source, What: what, Detail: detail}
 }
 
-// watch ends the session when the pack is silent, or its credential is not good any more, and sends heartbeats.
+// watch ends the session when the pack is silent, or may not be connected any more, and sends heartbeats.
 func (s *session) watch(ctx context.Context) {
 	o := &s.registry.o
 	beat, check := time.NewTicker(o.Heartbeat), time.NewTicker(o.Recheck)
@@ -396,15 +396,27 @@ func (s *session) watch(ctx context.Context) {
 			}
 			s.urgent(&packsv1.ServerMessage{Message: &packsv1.ServerMessage_Heartbeat{Heartbeat: &packsv1.Heartbeat{}}})
 		case <-check.C:
-			if s.grant.Again == nil {
-				continue
-			}
-			if err := s.grant.Again(ctx); err != nil {
-				s.end(sandbox.Errorf(sandbox.Forbidden, "its credential is not good any more: %s", detailOf(err)))
+			if err := s.again(ctx); err != nil {
+				s.end(err)
 				return
 			}
 		}
 	}
+}
+
+// again says why a session may not go on: a server of the configuration has its name now, or its credential is not good
+// any more.
+func (s *session) again(ctx context.Context) error {
+	if err := s.registry.errTaken(s.pack.key); err != nil {
+		return err
+	}
+	if s.grant.Again == nil {
+		return nil
+	}
+	if err := s.grant.Again(ctx); err != nil {
+		return sandbox.Errorf(sandbox.Forbidden, "its credential is not good any more: %s", detailOf(err))
+	}
+	return nil
 }
 
 // goneOr is why the context of a stream has ended.
