@@ -36,6 +36,7 @@ type App struct {
 	tls       *tlsfiles.Server // nil: http
 	peers     *peer.Peers
 	approvals *approval.Approvals
+	packs     *packSet // nil: the server takes none
 	orch      *orchestrator.Orchestrator
 	api       http.Handler
 
@@ -117,7 +118,7 @@ func (b *builder) server(ctx, startCtx context.Context) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &App{builder: b, tls: tls, peers: f.data.peers, approvals: work.approvals, orch: s.orch}
+	p := &App{builder: b, tls: tls, peers: f.data.peers, approvals: work.approvals, packs: t.packs, orch: s.orch}
 	p.api, err = b.handler(ctx, tls, f, m, x, t, work, s)
 	return p, err
 }

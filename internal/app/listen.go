@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -79,7 +80,9 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 	stop, cancel := p.stopping(ctx)
 	defer cancel()
 	p.approvals.LetGo() // calls that wait for people are made again at the next server
+	p.packs.leave(p.othersGoOn(stop))
 	p.orch.Shutdown.Drain(stop)
+	p.packs.quiet(stop)
 	if p.orch.Shutdown.PassOn(context.WithoutCancel(stop)) != "" {
 		p.traffic.linger(stop, began.Add(p.cfg.ShutdownDelay))
 	}
@@ -95,6 +98,15 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 		return errors.Join(err, IgnoreClosed(<-ended), <-peersEnded)
 	}
 	return errors.Join(IgnoreClosed(<-ended), <-peersEnded)
+}
+
+// othersGoOn reports whether another server takes work.
+func (p *App) othersGoOn(ctx context.Context) bool {
+	others, err := p.peers.Others()
+	if err != nil {
+		p.log.Error("other servers not known", "error", err)
+	}
+	return slices.ContainsFunc(others, func(id string) bool { return p.peers.TakesWork(ctx, id) })
 }
 
 // protocols are those of the listener. Tool packs speak HTTP/2, also without TLS.

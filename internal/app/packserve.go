@@ -14,12 +14,14 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/channels"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 	"github.com/skerry-sandbox/skerry/internal/tools/packs"
+	"github.com/skerry-sandbox/skerry/internal/tools/packs/elsewhere"
 	"github.com/skerry-sandbox/skerry/internal/tools/packs/identity"
 )
 
 // packSet is the tool packs, and the keys that may provide them.
 type packSet struct {
 	*packs.Registry
+	others *elsewhere.Packs // nil: no server can share the state
 	keys   *identity.Authority
 	record func(ctx context.Context, c sandbox.Caller, subject string, do func() error) error
 }
@@ -31,15 +33,44 @@ func openPacks(b *builder, f *foundation) *packSet {
 		return nil
 	}
 	keys := identity.New(cmp.Or(c.AuthorizedPacks, filepath.Join(b.cfg.Data, "authorized_packs")), f.store, b.log)
-	r := packs.New(packs.Options{
+	o := packs.Options{
 		Keys: keys, Channels: channels.Keys{Records: f.store, Alive: f.data.peers.Alive}, Log: b.log, ServerID: f.data.install, Version: buildinfo.Version(), Grace: c.Grace, MaxPacks: c.Max,
 		Record: packRecorder{f.audit, b.cfg.OperatorTenant, b.log.Error}.record,
-	})
+	}
+	var others *elsewhere.Packs
+	if !f.store.Embedded() {
+		others = elsewhere.New(f.store, f.data.peers, b.log)
+		o.Others = others
+		f.data.peers.Handle(elsewhere.Path, others.Handler())
+	}
+	r := packs.New(o)
 	b.onClose(r.Close)
-	return &packSet{Registry: r, keys: keys, record: func(ctx context.Context, c sandbox.Caller, subject string, do func() error) error {
+	return &packSet{Registry: r, others: others, keys: keys, record: func(ctx context.Context, c sandbox.Caller, subject string, do func() error) error {
 		rec := audit.Record{Tenant: c.Tenant, User: c.User, Action: audit.ActionPackKey, Subject: subject}.By(c)
 		return f.audit.Do(ctx, rec, func(*audit.Record) error { return do() })
 	}}
+}
+
+// start has the packs of other servers known here, once all who want to know of them are attached.
+func (p *packSet) start(b *builder) {
+	if p.others != nil {
+		p.others.Start(p.Registry)
+		b.onClose(p.others.Close)
+	}
+}
+
+// leave sends packs to the other servers, when there are some that go on.
+func (p *packSet) leave(goesOn bool) {
+	if p != nil && p.others != nil && goesOn {
+		packs.NewElsewhere(p.Registry).Leave()
+	}
+}
+
+// quiet waits for the calls of other servers, until ctx ends.
+func (p *packSet) quiet(ctx context.Context) {
+	if p != nil && p.others != nil {
+		packs.NewElsewhere(p.Registry).Quiet(ctx)
+	}
 }
 
 // ListKeys lists the SSH keys that may provide packs.

@@ -42,6 +42,7 @@ func (b *builder) openTools(ctx context.Context, f *foundation, i *isolation, x 
 	if t.packs != nil {
 		t.packs.Attach(t.hub.LookAgain, serverNamed(t.hub))
 		t.packs.AttachThreads(t.channels.Changed)
+		t.packs.start(b)
 	}
 	f.sealLogins(ctx, t.hub, b.log)
 	t.policy, err = b.openPolicy(f, t.hub)

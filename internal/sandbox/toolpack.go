@@ -63,6 +63,21 @@ type PackTool struct {
 	Disclosure     string   `json:"disclosure,omitempty"`
 }
 
+// PackStream is a stream of a pack, as servers tell each other of it.
+type PackStream struct {
+	ID       string    `json:"id"`
+	Tenant   string    `json:"tenant,omitempty"`  // whose users have the pack; "": those of all
+	Thread   Thread    `json:"thread,omitzero"`   // of whose skill the pack is; zero: of none
+	Channel  string    `json:"channel,omitempty"` // the random id of that skill
+	Home     string    `json:"home,omitempty"`    // the server that has the skill
+	Instance string    `json:"instance,omitempty"`
+	Identity string    `json:"identity"`
+	Source   string    `json:"source"`
+	Since    time.Time `json:"since"`
+	Digest   string    `json:"digest"` // of the manifest
+	Draining bool      `json:"draining,omitempty"`
+}
+
 // PackKey lets whoever has the SSH key provide packs.
 type PackKey struct {
 	ID           string     `json:"id" doc:"The key's fingerprint"`

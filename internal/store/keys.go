@@ -28,6 +28,11 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{:pins}:ID                        hash    -        durable. tool -> JSON of ToolPin; likewise
 //	skerry:{:format}                         string  -        the version of all these keys; the one of the server that starts next
 //	skerry:{:pack-keys}                      hash    -        durable. fingerprint -> JSON of PackKeyRecord; the file authorized_packs goes on
+//	skerry:{:packs}                          hash    10 min   ID:TENANT -> JSON of PackStream, the streams of tool packs; each server says its own anew
+//	skerry:{:packs}:of:REPLICA               hash    10 min   the same of skills of the threads of one server; likewise
+//	skerry:{:packs}:version                  string  10 min   counts their changes, as does …:of:REPLICA:version; all is read anew
+//	skerry:{:packs}:leases                   hash    10 min   replica -> Redis' time in ms at which it last said that it lives; each server says it anew
+//	skerry:{:packs}:epoch                    string  10 min   a random text, which tells servers that Redis lost these keys; the next reader
 //	skerry:{:uid}                            hash    -        durable. last -> the last host uid given; the owners of the workspace folders
 //	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
 //	skerry:{T}:idem:U:SHA256                 hash    130 min, claim, fp (fingerprint), state (running, done, large), answer; nothing:
@@ -87,6 +92,15 @@ const (
 	pinnedServersKey = "skerry:{:pins}"
 	packKeysKey      = "skerry:{:pack-keys}"
 )
+
+const (
+	packStreamsKey = "skerry:{:packs}"
+	packLeasesKey  = packStreamsKey + ":leases"
+	packEpochKey   = packStreamsKey + ":epoch"
+	versionSuffix  = ":version" // of the key that counts changes of streams
+)
+
+func skillStreamsKey(replica string) string { return packStreamsKey + ":of:" + replica }
 
 func toolPinsKey(p PinnedServer) string { return pinnedServersKey + ":" + p.id() }
 

@@ -20,7 +20,7 @@ func TestKeysAreListed(t *testing.T) {
 	made := map[string]string{
 		"threadsKey": threadsKey(o), "threadIndexKey": threadIndexKey(o), "touchedKey": touchedKey(o), "sandboxKey": sandboxKey(thread),
 		"leaseKey": leaseKey(thread), "fenceKey": fenceKey("T"), "tenantKeysKey": tenantKeysKey("T"), "tenantSecretsKey": tenantSecretsKey("T"),
-		"pinnedServersKey": pinnedServersKey, "packKeysKey": packKeysKey, "toolPinsKey": pinnedServersKey + ":ID", "secretTenantsKey": secretTenantsKey, "secretVersionKey": secretVersionKey,
+		"pinnedServersKey": pinnedServersKey, "packKeysKey": packKeysKey, "toolPinsKey": pinnedServersKey + ":ID", "packStreamsKey": packStreamsKey, "packLeasesKey": packLeasesKey, "packEpochKey": packEpochKey, "skillStreamsKey": skillStreamsKey("REPLICA"), "secretTenantsKey": secretTenantsKey, "secretVersionKey": secretVersionKey,
 		"keyUsesKey": keyUsesKey("T"), "keyHashesKey": keyHashesKey, "keysChannel": keysChannel, "uidKey": uidKey, "poolKey": poolKey("TEMPLATE"),
 		"idempotencyKey": idempotencyKey(o, "SHA256"), "idempotencySinceKey": idempotencySinceKey("T"), "ownerAnswersKey": ownerAnswersKey(o), "ownerSinceKey": ownerSinceKey(o), "tenantAnswersKey": tenantAnswersKey("T"), "rateKey": rateKey("T", "LIMIT", "SCOPE"),
 		"sharedRateKey": sharedRateKey("LIMIT", "SCOPE"), "heldKey": heldKey("T", "LIMIT", "SCOPE"), "usageKey": usageKey("T", "DAY"),

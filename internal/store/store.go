@@ -46,6 +46,7 @@ type Store struct {
 	counters
 	secretRecords
 	packKeyRecords
+	packStreams
 	threadRecords
 }
 
@@ -69,7 +70,7 @@ func newStore(c *conn) *Store {
 	c.answers = defaultAnswers
 	return &Store{
 		conn: c, approvalRecords: approvalRecords{c}, keyRecords: keyRecords{c}, leases: leases{c}, counters: counters{c}, secretRecords: secretRecords{c},
-		packKeyRecords: packKeyRecords{c}, threadRecords: threadRecords{c},
+		packKeyRecords: packKeyRecords{c}, packStreams: packStreams{c}, threadRecords: threadRecords{c},
 	}
 }
 

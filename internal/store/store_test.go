@@ -50,7 +50,7 @@ func TestStore(t *testing.T) {
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "RenewLeases": testRenewLeases, "AnswersOfAnOwner": testAnswersOfAnOwner, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"WatchKeys":     testWatchKeys,
-		"LargePipeline": testLargePipeline, "Pool": testPool,
+		"LargePipeline": testLargePipeline, "Pool": testPool, "PackStreams": testPackStreams,
 		"Rate": testRate, "Held": testHeld, "HeldRace": testHeldRace, "DayLimit": testDayLimit, "AllOrNothing": testAllOrNothing, "Count": testCount, "CPUMarks": testCPUMarks,
 		"Approvals": testApprovals, "ApprovalRace": testApprovalRace, "ApprovalBounds": testApprovalBounds, "Grants": testGrants, "WatchApprovals": testWatchApprovals,
 	}

@@ -36,14 +36,15 @@ const (
 // Peers is this server among the others. Its methods may be called concurrently.
 type Peers struct {
 	*replica.Replica
-	network   *Network // nil: only servers of this machine are reached
+	network   *Network                // nil: only servers of this machine are reached
+	parts     map[string]http.Handler // what other parts answer, by the beginning of their paths
 	transport *http.Transport
 }
 
 // New makes Peers. Without a network all servers are on one machine. The caller closes it, and then leaves the
 // replica.
 func New(r *replica.Replica, n *Network) *Peers {
-	p := &Peers{Replica: r, network: n}
+	p := &Peers{Replica: r, network: n, parts: map[string]http.Handler{}}
 	p.transport = &http.Transport{
 		// The host of a URL is the id of a replica: a connection is never used for another one.
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -169,6 +170,9 @@ type Server interface {
 	Draining() bool
 }
 
+// Handle has h answer what other servers ask at paths that begin with path, which begins with Prefix. Call it before Serve.
+func (p *Peers) Handle(path string, h http.Handler) { p.parts[path] = h }
+
 // Serve answers the other servers until ctx ends: questions from here, all else from api, which ends its
 // own answers then.
 func (p *Peers) Serve(ctx context.Context, api http.Handler, me Server, log *slog.Logger) (stop func(context.Context) error, err error) {
@@ -206,6 +210,9 @@ func (p *Peers) Serve(ctx context.Context, api http.Handler, me Server, log *slo
 		}
 		yes(w)
 	})
+	for path, h := range p.parts {
+		mux.Handle(path, h)
+	}
 	mux.HandleFunc(Prefix, http.NotFound)
 	// Not through the mux, which cleans paths.
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

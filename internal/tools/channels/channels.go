@@ -153,7 +153,7 @@ func awayOf(skill string, p *packs.Pack) error {
 	if p != nil && p.Away() == nil {
 		return nil
 	}
-	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the tools of the skill %q are away: the program that has them is not connected to this server now", skill))
+	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the tools of the skill %q are away: the program that has them is not connected now", skill))
 }
 
 // active returns the tools of the thread's active skills, in order.

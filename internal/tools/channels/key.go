@@ -95,7 +95,7 @@ func (k Keys) Channel(ctx context.Context, key string) (packs.Grant, error) {
 		return packs.Grant{}, errNoKey
 	}
 	return packs.Grant{
-		Identity: "the key of the skill " + x.Skill, Tenant: t.Tenant, Packs: []string{x.Skill}, Thread: t, Channel: c.ID,
+		Identity: "the key of the skill " + x.Skill, Tenant: t.Tenant, Packs: []string{x.Skill}, Thread: t, Channel: c.ID, Server: c.Server,
 		Again: func(ctx context.Context) error {
 			if _, err := k.Channel(ctx, key); sandbox.KindOf(err) == sandbox.Unauthorized {
 				return err

@@ -39,7 +39,7 @@ func FuzzFrames(f *testing.F) {
 		}
 		r := New(Options{Log: slog.New(slog.DiscardHandler), MaxResult: 100})
 		s := newSession(r, Peer{}, Grant{}, "")
-		if _, err := r.register(s, m); err != nil {
+		if _, err := r.register(context.Background(), s, m); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {

@@ -25,6 +25,8 @@ type Grant struct {
 	// Thread is the only one that has the pack, and Channel the random id of its skill; zero: all users of Tenant have it.
 	Thread  sandbox.Thread
 	Channel string
+	// Server is the one that has that skill; "" without.
+	Server string
 	// Again checks the credential once more; nil: another part does, and ends the stream's context.
 	Again func(ctx context.Context) error
 }

@@ -3,6 +3,7 @@ package packs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/packs/manifest"
 )
 
-// Pack is one pack: connected, or away and expected back. It is what the hub calls.
+// Pack is one pack: connected here or to another server, or away and expected back. It is what the hub calls.
 type Pack struct {
 	registry *Registry
 	key      packKey
@@ -19,7 +20,9 @@ type Pack struct {
 	mu       sync.Mutex
 	manifest *manifest.Manifest
 	changed  chan struct{} // closed and replaced when the tools are others
-	session  *session      // nil while it is away
+	session  *session      // its stream of this server; nil: there is none
+	far      *Far          // what another server has of it; nil: none has
+	places   chan struct{} // has a token for each call by the streams of this server
 	last     *session      // the newest, for people
 	since    time.Time     // when it connected or went
 	gone     *time.Timer   // forgets it; nil while it is there
@@ -44,11 +47,60 @@ func (p *Pack) List() (json.RawMessage, <-chan struct{}) {
 
 // Call implements sandbox.ToolPack.
 func (p *Pack) Call(ctx context.Context, call sandbox.PackCall) (json.RawMessage, error) {
+	if len(call.Input) > maxInput {
+		return nil, sandbox.Errorf(sandbox.Invalid, "the arguments have %d bytes; a pack takes at most %d", len(call.Input), maxInput)
+	}
+	s, far := p.now()
+	raw, err := p.callAt(ctx, s, far, call)
+	if HasNotBegun(err) && ctx.Err() == nil { // it may be at another server by now
+		p.registry.o.Others.Look(ctx)
+		if other, there := p.now(); other != s || !far.sameServer(there) {
+			raw, err = p.callAt(ctx, other, there, call)
+		}
+	}
+	if known := (notBegun{}); errors.As(err, &known) {
+		err = known.error
+	}
+	return raw, err
+}
+
+// now returns where calls go: to a stream of this server, or to another server. A stream that stops is the last choice.
+func (p *Pack) now() (*session, *Far) {
 	p.mu.Lock()
-	s := p.session
+	defer p.mu.Unlock()
+	switch s, far := p.session, p.far; {
+	case s != nil && (far == nil || far.Draining || !s.isDraining()):
+		return s, nil
+	default:
+		return nil, far
+	}
+}
+
+func (f *Far) sameServer(other *Far) bool {
+	return f == nil && other == nil || f != nil && other != nil && f.Server == other.Server
+}
+
+func (p *Pack) callAt(ctx context.Context, s *session, far *Far, call sandbox.PackCall) (json.RawMessage, error) {
+	switch {
+	case s != nil:
+		return p.callHere(ctx, s, call)
+	case far != nil:
+		return far.Call(ctx, call)
+	}
+	return nil, NotBegun(p.errAway())
+}
+
+// callHere makes a call by a stream of this server. Calls of all servers share the places of the pack.
+func (p *Pack) callHere(ctx context.Context, s *session, call sandbox.PackCall) (json.RawMessage, error) {
+	p.mu.Lock()
+	places := p.places
 	p.mu.Unlock()
-	if s == nil {
-		return nil, p.errAway()
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	case <-s.ended: // which the call says
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	return s.call(ctx, call)
 }
@@ -61,13 +113,10 @@ func (p *Pack) errAway() error {
 
 // Away implements sandbox.ToolPack.
 func (p *Pack) Away() error {
-	p.mu.Lock()
-	s := p.session
-	p.mu.Unlock()
-	switch {
-	case s == nil:
+	switch s, far := p.now(); {
+	case s == nil && far == nil:
 		return p.errAway()
-	case s.isDraining():
+	case s != nil && s.isDraining(), far != nil && far.Draining:
 		return p.errStopping()
 	}
 	return nil
@@ -77,11 +126,62 @@ func (p *Pack) errStopping() error {
 	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: it is stopping, and takes no new calls", p.key.id))
 }
 
-// away reports whether the pack has no session.
+// away reports whether the pack is connected to no server.
 func (p *Pack) away() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.session == nil
+	return p.session == nil && p.far == nil
+}
+
+// isFar reports whether another server has the pack, and this one has not.
+func (p *Pack) isFar() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session == nil && p.far != nil
+}
+
+// putFar notes that another server has the pack. It reports whether the tools are others.
+func (p *Pack) putFar(far *Far) (other bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.far = far
+	p.stay()
+	if p.session != nil && !p.session.isDraining() {
+		return false
+	}
+	if p.session == nil {
+		p.since = far.Since
+	}
+	return p.replace(far.Manifest)
+}
+
+// goneFar notes that no other server has the pack.
+func (p *Pack) goneFar() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.far == nil {
+		return
+	}
+	p.far = nil
+	if p.session == nil {
+		p.since = time.Now()
+		p.expire()
+	}
+}
+
+// expire has the pack forgotten when it does not come back. The caller holds p.mu.
+func (p *Pack) expire() {
+	if !p.closed {
+		p.gone = time.AfterFunc(p.registry.o.Grace, func() { p.registry.forget(p) })
+	}
+}
+
+// stay is the end of expire. The caller holds p.mu.
+func (p *Pack) stay() {
+	if p.gone != nil {
+		p.gone.Stop()
+		p.gone = nil
+	}
 }
 
 // take gives the pack a session. other says that its tools are not those that it had. A second stream is refused, unless
@@ -101,10 +201,7 @@ func (p *Pack) take(s *session, m *manifest.Manifest) (other bool, err error) {
 			old.end(sandbox.Errorf(sandbox.Unavailable, "the pack %q has opened another stream", p.key.id))
 		}
 	}
-	if p.gone != nil {
-		p.gone.Stop()
-		p.gone = nil
-	}
+	p.stay()
 	p.session, p.last, p.since = s, s, time.Now()
 	s.pack = p
 	return p.replace(m), nil
@@ -119,6 +216,9 @@ func (p *Pack) put(m *manifest.Manifest) bool {
 
 func (p *Pack) replace(m *manifest.Manifest) (other bool) {
 	other = !m.Same(p.manifest)
+	if p.manifest == nil || p.manifest.Parallel != m.Parallel {
+		p.places = make(chan struct{}, m.Parallel)
+	}
 	p.manifest = m
 	if other {
 		close(p.changed)
@@ -134,9 +234,10 @@ func (p *Pack) left(s *session) {
 	if p.session != s {
 		return
 	}
-	p.session, p.since = nil, time.Now()
-	if !p.closed {
-		p.gone = time.AfterFunc(p.registry.o.Grace, func() { p.registry.forget(p) })
+	p.session = nil
+	if p.far == nil {
+		p.since = time.Now()
+		p.expire()
 	}
 }
 
@@ -157,19 +258,32 @@ func (p *Pack) close() {
 // info is the pack as administrators see it.
 func (p *Pack) info() sandbox.PackInfo {
 	p.mu.Lock()
-	m, s, last, since := p.manifest, p.session, p.last, p.since
+	m, s, far, last, since := p.manifest, p.session, p.far, p.last, p.since
 	p.mu.Unlock()
 	i := sandbox.PackInfo{
 		ID: p.key.id, Tenant: p.key.tenant, Version: m.Version, Description: m.Description, Parallel: m.Parallel, State: sandbox.PackConnected,
-		Identity: last.grant.Identity, Source: last.peer.Source, Since: since, Tools: m.Tools, ToolCount: len(m.Tools),
+		Since: since, Tools: m.Tools, ToolCount: len(m.Tools),
 	}
-	i.Running, i.Calls, i.Late = last.counts()
+	if last != nil {
+		i.Identity, i.Source = last.grant.Identity, last.peer.Source
+	}
 	switch {
-	case s == nil:
-		i.State = sandbox.PackUnavailable
-		i.Error = detailOf(last.why())
-	case s.isDraining():
-		i.State = sandbox.PackDraining
+	case s != nil:
+		i.Running, i.Calls, i.Late = s.counts()
+		if s.isDraining() {
+			i.State = sandbox.PackDraining
+		}
+	case far != nil:
+		i.Identity, i.Source = far.Identity, far.Source
+		if far.Draining {
+			i.State = sandbox.PackDraining
+		}
+	default:
+		i.State, i.Error = sandbox.PackUnavailable, "the server that had it has ended"
+		if last != nil {
+			i.Running, i.Calls, i.Late = last.counts()
+			i.Error = detailOf(last.why())
+		}
 	}
 	if owner := p.registry.taken(p.key); owner != "" {
 		i.Error = "its name is taken by " + owner

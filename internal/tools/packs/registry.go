@@ -25,6 +25,8 @@ type Options struct {
 	Keys Keys
 	// Channels checks the keys of skills of threads; nil: there are none.
 	Channels Channels
+	// Others are the other servers; nil: there are none.
+	Others Others
 	// Record is told of each connection, refusal and end. May be nil.
 	Record func(ctx context.Context, e Event)
 
@@ -36,6 +38,9 @@ type Options struct {
 }
 
 func (o *Options) fill() {
+	if o.Others == nil {
+		o.Others = alone{}
+	}
 	o.Grace = cmp.Or(o.Grace, time.Minute)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
 	o.Recheck = cmp.Or(o.Recheck, 2*time.Second)
@@ -65,7 +70,7 @@ const (
 	Ended     Happening = "ended"
 )
 
-// Registry is the packs that are connected, or went a short while ago. Its methods may be called at the same time.
+// Registry is the packs that are connected, here or to another server, or went a short while ago. Its methods may be called at the same time.
 type Registry struct {
 	o    Options
 	slow *slow
@@ -75,6 +80,7 @@ type Registry struct {
 	packs   map[packKey]*Pack
 	lists   map[string]*sandbox.UserServers // by tenant; made when they are asked for
 	last    uint64
+	leaving bool // no new stream is taken
 	changed func()
 	others  func(id string) string
 	// channelChanged is told of threads whose skills have other tools now.
@@ -149,7 +155,7 @@ func (r *Registry) stale(key packKey) (notify func()) {
 	return r.changed
 }
 
-// Channel returns the pack with the handlers of a skill of a thread; nil: it is not connected to this server.
+// Channel returns the pack with the handlers of a skill of a thread; nil: it is connected to no server.
 func (r *Registry) Channel(t sandbox.Thread, skill, channel string) *Pack {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,25 +163,32 @@ func (r *Registry) Channel(t sandbox.Thread, skill, channel string) *Pack {
 }
 
 // register makes a session the one of its pack. An error says who has the name.
-func (r *Registry) register(s *session, m *manifest.Manifest) (*Pack, error) {
+func (r *Registry) register(ctx context.Context, s *session, m *manifest.Manifest) (*Pack, error) {
 	key := packKey{s.grant.Tenant, m.ID, s.grant.Thread, s.grant.Channel}
 	if err := r.errTaken(key); err != nil {
+		return nil, err
+	}
+	if err := r.o.Others.Claim(ctx, s.stream(m, time.Now())); err != nil {
 		return nil, err
 	}
 	notify := func() {}
 	defer func() { notify() }()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.leaving {
+		return nil, errServerStops
+	}
 	p := r.packs[key]
 	if err := r.free(key); err != nil {
 		return nil, err
 	}
-	if p == nil {
+	if p == nil || p.isFar() {
 		if err := r.room(key); err != nil {
 			return nil, err
 		}
-		r.last++
-		p = &Pack{registry: r, key: key, number: strconv.FormatUint(r.last, 10), changed: make(chan struct{})}
+	}
+	if p == nil {
+		p = r.newPack(key)
 	}
 	other, err := p.take(s, m)
 	if err != nil {
@@ -189,11 +202,18 @@ func (r *Registry) register(s *session, m *manifest.Manifest) (*Pack, error) {
 	return p, nil
 }
 
-// room refuses one more pack when there are too many. The caller holds r.mu.
+// newPack makes a pack that has not been there before. The caller holds r.mu.
+func (r *Registry) newPack(key packKey) *Pack {
+	r.last++
+	return &Pack{registry: r, key: key, number: strconv.FormatUint(r.last, 10), changed: make(chan struct{})}
+}
+
+// room refuses one more pack when there are too many. Those of other servers do not count. The caller holds r.mu.
 func (r *Registry) room(key packKey) error {
 	all, ofSkills, ofTenant := 0, 0, 0
-	for k := range r.packs {
+	for k, p := range r.packs {
 		switch {
+		case p.isFar():
 		case !k.ofSkill():
 			all++
 		case k.tenant == key.tenant:
@@ -274,6 +294,7 @@ func (r *Registry) reload(p *Pack, m *manifest.Manifest) {
 	if p.put(m) {
 		notify = r.stale(p.key)
 	}
+	r.o.Others.Changed()
 }
 
 // forget takes a pack out that did not come back.

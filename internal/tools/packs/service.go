@@ -194,11 +194,12 @@ func receive(st *stream, peer Peer) (*packsv1.PackMessage, error) {
 // serve runs a session to its end.
 func (v service) serve(ctx context.Context, st *stream, s *session, m *manifest.Manifest) error {
 	o := &v.r.o
-	p, err := v.r.register(s, m)
+	p, err := v.r.register(ctx, s, m)
 	if err != nil {
 		v.r.record(ctx, Event{Pack: m.ID, Tenant: s.grant.Tenant, Thread: s.grant.Thread, Identity: s.grant.Identity, Source: s.peer.Source, What: Refused, Detail: detailOf(err)})
 		return err
 	}
+	o.Others.Changed()
 	v.r.record(ctx, s.event(Connected, fmt.Sprintf("version %s, %d tools", m.Version, len(m.Tools))))
 	o.Log.Info("pack: connected", "pack", p.key.id, "tenant", p.key.tenant, "identity", s.grant.Identity, "source", s.peer.Source, "tools", len(m.Tools))
 	s.urgent(&packsv1.ServerMessage{Message: &packsv1.ServerMessage_Welcome{Welcome: &packsv1.Welcome{
@@ -213,6 +214,7 @@ func (v service) serve(ctx context.Context, st *stream, s *session, m *manifest.
 	s.end(s.read(ctx, st))
 	close(readEnded)
 	p.left(s)
+	o.Others.Changed()
 	<-written
 	<-watched
 	<-unblocked // the response must not be touched once the handler has returned

@@ -48,7 +48,8 @@ type session struct {
 	buffered int64
 	window   int64 // bytes of results that the pack may still send
 	used     int64 // of it since the last Window
-	draining bool
+	draining bool  // it stops
+	leaving  bool  // this server stops, and the pack was told to go on elsewhere
 	heard    time.Time
 	late     uint64
 }
@@ -99,6 +100,14 @@ func (s *session) errEnded(why error) error {
 	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: %s", s.pack.key.id, detailOf(why)))
 }
 
+// leave tells the pack to go on at another server.
+func (s *session) leave() {
+	s.mu.Lock()
+	s.leaving = true
+	s.mu.Unlock()
+	s.urgent(&packsv1.ServerMessage{Message: &packsv1.ServerMessage_Drain{Drain: &packsv1.Drain{}}})
+}
+
 // why is the reason of its end, or nil.
 func (s *session) why() error {
 	s.mu.Lock()
@@ -129,9 +138,6 @@ func (s *session) settle(id uint64, c *call, result json.RawMessage, err error) 
 
 // call makes a call, and waits for its end.
 func (s *session) call(ctx context.Context, p sandbox.PackCall) (json.RawMessage, error) {
-	if len(p.Input) > maxInput {
-		return nil, sandbox.Errorf(sandbox.Invalid, "the arguments have %d bytes; a pack takes at most %d", len(p.Input), maxInput)
-	}
 	id, c, err := s.begin(p.Progress)
 	if err != nil {
 		return nil, err
@@ -237,6 +243,7 @@ func (s *session) handle(ctx context.Context, msg *packsv1.PackMessage) error {
 		s.mu.Lock()
 		s.draining = true
 		s.mu.Unlock()
+		s.registry.o.Others.Changed()
 	case *packsv1.PackMessage_Open, *packsv1.PackMessage_Register:
 		return breach("it registers on a stream that is registered")
 	}

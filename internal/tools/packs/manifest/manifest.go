@@ -2,6 +2,8 @@ package manifest
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -39,6 +41,7 @@ type Manifest struct {
 	Tools       []sandbox.PackTool
 	List        json.RawMessage // the result of MCP's tools/list
 	Config      json.RawMessage // a server's configuration, with the terms of each tool
+	Digest      string          // of all before
 }
 
 var (
@@ -258,7 +261,32 @@ func (c *checker) write(m *Manifest) error {
 	if m.Config, err = json.Marshal(config); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the manifest cannot be written")
 	}
-	return nil
+	m.Digest, err = digest(m)
+	return err
+}
+
+// digest names what a manifest says.
+func digest(m *Manifest) (string, error) {
+	plain := *m
+	plain.Digest = ""
+	text, err := json.Marshal(plain)
+	if err != nil {
+		return "", sandbox.Wrap(sandbox.Internal, err, "the manifest cannot be written")
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Read reads a checked manifest that another server has written as JSON. An error is Invalid.
+func Read(text []byte) (*Manifest, error) {
+	m := &Manifest{}
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, sandbox.Errorf(sandbox.Invalid, "the manifest of another server cannot be read")
+	}
+	if sum, err := digest(m); err != nil || sum != m.Digest || m.Parallel < 1 || m.Parallel > maxParallel {
+		return nil, sandbox.Errorf(sandbox.Invalid, "the manifest of another server is not what its digest says")
+	}
+	return m, nil
 }
 
 func printable(s string) bool {
