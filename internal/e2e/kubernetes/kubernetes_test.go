@@ -17,7 +17,7 @@ func TestCluster(t *testing.T) {
 		name string
 		run  func(*testing.T, *house)
 	}{
-		{"helm test", helmTest}, {"demo", demo}, {"network", network}, {"any replica", anyReplica},
+		{"helm test", helmTest}, {"demo", demo}, {"network", network}, {"any replica", anyReplica}, {"pack of a replica", packOfReplica},
 		{"rolling upgrade", rollingUpgrade}, {"replica killed", replicaKilled}, {"sandbox killed", sandboxKilled},
 	} {
 		t.Run(part.name, func(t *testing.T) {

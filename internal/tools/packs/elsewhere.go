@@ -3,7 +3,6 @@ package packs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -15,7 +14,10 @@ type Others interface {
 	// Claim takes the name of a pack, before its stream is registered here. Conflict: another server has it, and the
 	// error names the owner. Unavailable: the state does not answer.
 	Claim(ctx context.Context, s sandbox.PackStream) error
-	// Changed is told that a stream of this server has begun, ended, or has other tools. It does not wait.
+	// Joined is told that a stream of this server is registered. When it returns, the server that has the stream's skill
+	// knows of it.
+	Joined(ctx context.Context, s sandbox.PackStream)
+	// Changed is told that a stream of this server has ended, or has other tools. It does not wait.
 	Changed()
 	// Look brings what is known of the others up to date.
 	Look(ctx context.Context)
@@ -26,6 +28,8 @@ type alone struct{}
 
 func (alone) Claim(context.Context, sandbox.PackStream) error { return nil }
 
+func (alone) Joined(context.Context, sandbox.PackStream) {}
+
 func (alone) Changed() {}
 
 func (alone) Look(context.Context) {}
@@ -35,20 +39,9 @@ type Far struct {
 	Server string // that has it
 	sandbox.PackStream
 	Manifest *manifest.Manifest
-	// Call makes a call there. An error that NotBegun says of is one before the pack has had the call.
+	// Call makes a call there. An error that is NotStarted comes before the pack has had the call.
 	Call func(ctx context.Context, call sandbox.PackCall) (json.RawMessage, error)
 }
-
-// notBegun is an error of a call that its pack has not had: another try elsewhere has no effect twice.
-type notBegun struct{ error }
-
-func (n notBegun) Unwrap() error { return n.error }
-
-// NotBegun wraps the error of a call that the pack has not had.
-func NotBegun(err error) error { return notBegun{err} }
-
-// HasNotBegun reports whether a call has failed before its pack had it.
-func HasNotBegun(err error) bool { return errors.As(err, new(notBegun)) }
 
 // Elsewhere is the side of a registry that other servers see, and where it is told of their packs.
 type Elsewhere struct{ r *Registry }
@@ -58,8 +51,8 @@ func NewElsewhere(r *Registry) Elsewhere { return Elsewhere{r} }
 
 func keyOf(s sandbox.PackStream) packKey { return packKey{s.Tenant, s.ID, s.Thread, s.Channel} }
 
-// stream is a session as other servers see it. The caller holds no lock.
-func (s *session) stream(m *manifest.Manifest, since time.Time) sandbox.PackStream {
+// streamOf is a session as other servers see it. The caller holds no lock.
+func streamOf(s *session, m *manifest.Manifest, since time.Time) sandbox.PackStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return sandbox.PackStream{
@@ -75,7 +68,7 @@ func (e Elsewhere) Own() (list []sandbox.PackStream) {
 		s, m, since := p.session, p.manifest, p.since
 		p.mu.Unlock()
 		if s != nil {
-			list = append(list, s.stream(m, since))
+			list = append(list, streamOf(s, m, since))
 		}
 	}
 	return list
@@ -110,7 +103,7 @@ func (e Elsewhere) Call(ctx context.Context, s sandbox.PackStream, call sandbox.
 			return p.callHere(ctx, own, call)
 		}
 	}
-	return nil, NotBegun(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: it is not connected to this server any more", s.ID))
+	return nil, sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: it is not connected to this server any more", s.ID))
 }
 
 // Set says which packs other servers have. Those of the call before that are not among them have gone from there.

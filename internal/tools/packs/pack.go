@@ -3,7 +3,6 @@ package packs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"sync"
 	"time"
 
@@ -52,14 +51,11 @@ func (p *Pack) Call(ctx context.Context, call sandbox.PackCall) (json.RawMessage
 	}
 	s, far := p.now()
 	raw, err := p.callAt(ctx, s, far, call)
-	if HasNotBegun(err) && ctx.Err() == nil { // it may be at another server by now
+	if sandbox.IsNotStarted(err) && ctx.Err() == nil { // it may be at another server by now
 		p.registry.o.Others.Look(ctx)
 		if other, there := p.now(); other != s || !far.sameServer(there) {
 			raw, err = p.callAt(ctx, other, there, call)
 		}
-	}
-	if known := (notBegun{}); errors.As(err, &known) {
-		err = known.error
 	}
 	return raw, err
 }
@@ -87,7 +83,7 @@ func (p *Pack) callAt(ctx context.Context, s *session, far *Far, call sandbox.Pa
 	case far != nil:
 		return far.Call(ctx, call)
 	}
-	return nil, NotBegun(p.errAway())
+	return nil, p.errAway()
 }
 
 // callHere makes a call by a stream of this server. Calls of all servers share the places of the pack.

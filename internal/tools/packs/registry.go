@@ -168,7 +168,7 @@ func (r *Registry) register(ctx context.Context, s *session, m *manifest.Manifes
 	if err := r.errTaken(key); err != nil {
 		return nil, err
 	}
-	if err := r.o.Others.Claim(ctx, s.stream(m, time.Now())); err != nil {
+	if err := r.o.Others.Claim(ctx, streamOf(s, m, time.Now())); err != nil {
 		return nil, err
 	}
 	notify := func() {}

@@ -199,7 +199,7 @@ func (v service) serve(ctx context.Context, st *stream, s *session, m *manifest.
 		v.r.record(ctx, Event{Pack: m.ID, Tenant: s.grant.Tenant, Thread: s.grant.Thread, Identity: s.grant.Identity, Source: s.peer.Source, What: Refused, Detail: detailOf(err)})
 		return err
 	}
-	o.Others.Changed()
+	o.Others.Joined(ctx, streamOf(s, m, time.Now()))
 	v.r.record(ctx, s.event(Connected, fmt.Sprintf("version %s, %d tools", m.Version, len(m.Tools))))
 	o.Log.Info("pack: connected", "pack", p.key.id, "tenant", p.key.tenant, "identity", s.grant.Identity, "source", s.peer.Source, "tools", len(m.Tools))
 	s.urgent(&packsv1.ServerMessage{Message: &packsv1.ServerMessage_Welcome{Welcome: &packsv1.Welcome{

@@ -84,20 +84,17 @@ func (s *session) end(why error) {
 	s.err = why
 	close(s.ended)
 	for id, c := range s.open {
-		s.settle(id, c, nil, s.lost(c, why))
+		if c.sent {
+			s.settle(id, c, nil, sandbox.Errorf(sandbox.Unavailable, "the pack %q went while the call ran, and the call may have had its effect: %s", s.pack.key.id, detailOf(why)))
+		} else {
+			s.settle(id, c, nil, s.pack.errEnded(why))
+		}
 	}
 }
 
-// lost is what the caller of a call is told that the pack has not answered.
-func (s *session) lost(c *call, why error) error {
-	if !c.sent {
-		return s.errEnded(why)
-	}
-	return sandbox.Errorf(sandbox.Unavailable, "the pack %q went while the call ran, and the call may have had its effect: %s", s.pack.key.id, detailOf(why))
-}
-
-func (s *session) errEnded(why error) error {
-	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: %s", s.pack.key.id, detailOf(why)))
+// errEnded refuses a call that the pack has not had, because its stream has ended.
+func (p *Pack) errEnded(why error) error {
+	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: %s", p.key.id, detailOf(why)))
 }
 
 // leave tells the pack to go on at another server.
@@ -160,7 +157,7 @@ func (s *session) begin(progress func(sandbox.ToolProgress)) (uint64, *call, err
 	defer s.mu.Unlock()
 	switch {
 	case s.err != nil:
-		return 0, nil, s.errEnded(s.err)
+		return 0, nil, s.pack.errEnded(s.err)
 	case s.draining:
 		return 0, nil, s.pack.errStopping()
 	}

@@ -11,7 +11,6 @@ import (
 	"connectrpc.com/connect"
 
 	packsv1 "github.com/skerry-sandbox/skerry/sdk/packs/v1"
-	"github.com/skerry-sandbox/skerry/sdk/packs/v1/packsv1connect"
 )
 
 // silentBeats are the heartbeats without any message after which the server is gone.
@@ -22,12 +21,15 @@ type connection struct {
 	pack     *Pack
 	server   *Server
 	instance string
-	address  string
+	at       address
 	stream   *connect.BidiStreamForClient[packsv1.PackMessage, packsv1.ServerMessage]
 	limits   *packsv1.Welcome
 	welcomed bool
 	sending  sync.Mutex
 	wg       sync.WaitGroup // calls
+	leaves   chan struct{}  // closed when the server stops, and others go on
+	leave    func()         // closes it
+	ended    chan struct{}  // closed when run returns
 
 	mu       sync.Mutex
 	draining bool
@@ -44,17 +46,32 @@ type outgoing struct {
 	window int64
 }
 
-func newConnection(p *Pack, s *Server, instance, address string) *connection {
-	return &connection{pack: p, server: s, instance: instance, address: address, calls: map[uint64]*outgoing{}, wider: make(chan struct{})}
+func newConnection(p *Pack, s *Server, instance string, at address) *connection {
+	leaves := make(chan struct{})
+	return &connection{
+		pack: p, server: s, instance: instance, at: at, calls: map[uint64]*outgoing{}, wider: make(chan struct{}),
+		leaves: leaves, leave: sync.OnceFunc(func() { close(leaves) }), ended: make(chan struct{}),
+	}
 }
 
-// run connects, and serves until the stream ends.
-func (c *connection) run(ctx context.Context, client packsv1connect.PackServiceClient) error {
+// over reports whether run has returned.
+func (c *connection) over() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// run connects, and serves until the stream ends. old is the connection that this one replaces, or nil.
+func (c *connection) run(ctx context.Context, old *connection) error {
+	defer close(c.ended)
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, cancel) // until the handshake is done
 	late := time.AfterFunc(dialTime, cancel)
-	c.stream = client.Connect(streamCtx)
+	c.stream = c.at.client.Connect(streamCtx)
 	closed := make(chan struct{})
 	context.AfterFunc(streamCtx, func() { c.closeRequest(); close(closed) })
 	defer func() { cancel(); <-closed }()
@@ -70,8 +87,11 @@ func (c *connection) run(ctx context.Context, client packsv1connect.PackServiceC
 	}
 	c.welcomed = true
 	c.attach(c)
+	if old != nil {
+		go old.drain()
+	}
 	c.server.Connected()
-	c.server.Log.Info("pack: connected", "pack", c.pack.ID, "server", c.server.URL)
+	c.server.Log.Info("pack: connected", "pack", c.pack.ID, "server", c.at.url)
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { c.watch(ctx, done, cancel) })
@@ -96,7 +116,9 @@ func (c *connection) run(ctx context.Context, client packsv1connect.PackServiceC
 // attach makes a connection the one of the pack; nil: it has none.
 func (c *connection) attach(now *connection) {
 	c.pack.mu.Lock()
-	c.pack.current = now
+	if now != nil || c.pack.current == c { // else another connection has replaced this one
+		c.pack.current = now
+	}
 	c.pack.mu.Unlock()
 	if now != nil {
 		return
@@ -112,7 +134,7 @@ func (c *connection) attach(now *connection) {
 
 func (c *connection) handshake() error {
 	p := c.pack
-	err := c.send(&packsv1.PackMessage{Message: &packsv1.PackMessage_Open{Open: &packsv1.Open{PackId: p.ID, Instance: c.instance, Address: c.address}}})
+	err := c.send(&packsv1.PackMessage{Message: &packsv1.PackMessage_Open{Open: &packsv1.Open{PackId: p.ID, Instance: c.instance, Address: c.at.host}}})
 	if err != nil {
 		return c.why(err)
 	}
@@ -124,7 +146,7 @@ func (c *connection) handshake() error {
 	if challenge == nil {
 		return errors.New("the server sent no challenge")
 	}
-	signature, err := c.server.Credential.sign(challenge, p.ID, c.address)
+	signature, err := c.server.Credential.sign(challenge, p.ID, c.at.host)
 	if err != nil {
 		return connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("the challenge cannot be signed: %w", err))
 	}
@@ -182,7 +204,7 @@ func (c *connection) read(ctx context.Context) error {
 		case *packsv1.ServerMessage_ReloadResult:
 			c.reloaded(m.ReloadResult.GetError())
 		case *packsv1.ServerMessage_Drain:
-			go c.drain()
+			c.leave()
 		}
 	}
 }

@@ -24,6 +24,11 @@ func exportLeads(table []byte) (*packs.Result, error) {
 	return &packs.Result{Content: []map[string]any{block}, Structured: Export{Path: path}}, nil
 }
 
+func serveSeveral(ctx context.Context, pack *packs.Pack, first, second, key string) (err error) {
+	err = pack.Serve(ctx, packs.Server{URL: first, Others: []string{second}, Credential: packs.BearerKey(key)})
+	return err
+}
+
 type crm struct{}
 
 func (crm) Find(_ context.Context, name string) (Lead, error) {

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -23,17 +25,23 @@ import (
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 10 * time.Second
-	pauseSpread  = 4       // a pause is longer by up to one part of so many
-	maxMessage   = 8 << 20 // bytes of a message of the server
-	defParallel  = 16
-	idBytes      = 12
-	dialTime     = 10 * time.Second
+	// longestMove is the longest pause while the server that stops still has the pack.
+	longestMove = time.Second
+	pauseSpread = 4       // a pause is longer by up to one part of so many
+	maxMessage  = 8 << 20 // bytes of a message of the server
+	defParallel = 16
+	idBytes     = 12
+	dialTime    = 10 * time.Second
+	connectTime = 3 * time.Second // of one address
 )
 
 // Server is where a pack connects to, and as whom.
 type Server struct {
 	// URL is the address of the server's API.
 	URL string
+	// Others are addresses of further servers of the same installation. They are tried in turn when one does not take the
+	// pack. Behind an address that leads to all servers they are not needed.
+	Others []string
 	// Credential proves who the pack is; nil: nothing does, which only a server without keys takes.
 	Credential Credential
 	// TLS is for https; nil: the system's authorities count.
@@ -90,25 +98,62 @@ var errDrained = errors.New("drained")
 // server refuses the pack: its manifest, or its credential.
 func (p *Pack) Serve(ctx context.Context, s Server) error { return p.serve(ctx, s, refuses) }
 
+// address is one of a server, with what connects to it.
+type address struct {
+	url, host string
+	client    packsv1connect.PackServiceClient
+}
+
+// addresses are those of s. close closes their connections.
+func (s *Server) addresses() (list []address, closeAll func(), err error) {
+	var open []*http.Transport
+	closeAll = func() {
+		for _, t := range open {
+			t.CloseIdleConnections()
+		}
+	}
+	for _, text := range append([]string{s.URL}, s.Others...) {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, closeAll, fmt.Errorf("packs: %q is not the URL of a server", text)
+		}
+		dialer := net.Dialer{Timeout: connectTime}
+		t := &http.Transport{TLSClientConfig: s.TLS, Protocols: protocols(u.Scheme), TLSHandshakeTimeout: dialTime, DialContext: dialer.DialContext}
+		open = append(open, t)
+		client := packsv1connect.NewPackServiceClient(&http.Client{Transport: t}, strings.TrimSuffix(text, "/"), connect.WithReadMaxBytes(maxMessage))
+		list = append(list, address{text, u.Host, client})
+	}
+	return list, closeAll, nil
+}
+
 // serve is Serve. final reports whether another try has no use; welcomed says that the server took the pack before.
 func (p *Pack) serve(ctx context.Context, s Server, final func(err error, welcomed bool) bool) error {
 	s.fill()
-	u, err := url.Parse(s.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("packs: %q is not the URL of a server", s.URL)
+	list, closeAll, err := s.addresses()
+	defer closeAll()
+	if err != nil {
+		return err
 	}
 	id := make([]byte, idBytes)
-	_, _ = rand.Read(id) // never fails (crypto/rand)
-	transport := &http.Transport{TLSClientConfig: s.TLS, Protocols: protocols(u.Scheme), TLSHandshakeTimeout: dialTime}
-	defer transport.CloseIdleConnections()
-	client := packsv1connect.NewPackServiceClient(&http.Client{Transport: transport}, strings.TrimSuffix(s.URL, "/"), connect.WithReadMaxBytes(maxMessage))
+	_, _ = rand.Read(id)    // never fails (crypto/rand)
+	var left sync.WaitGroup // connections to servers that stop
+	defer left.Wait()
+	var old *connection // to a server that stops, until another one takes the pack
 	welcomed := false
-	for tries := 0; ; tries++ {
-		c := newConnection(p, &s, hex.EncodeToString(id), u.Host)
-		err := c.run(ctx, client)
-		welcomed = welcomed || c.welcomed
-		if c.welcomed {
-			tries = 0
+	for at, tries := 0, 0; ; at = (at + 1) % len(list) {
+		c := newConnection(p, &s, hex.EncodeToString(id), list[at])
+		ended := make(chan error, 1)
+		left.Go(func() { ended <- c.run(ctx, old) })
+		var err error
+		select {
+		case err = <-ended:
+		case <-c.leaves: // it goes on until its successor is welcome
+			old, welcomed, tries = c, true, 0
+			continue
+		}
+		if tries++; c.welcomed {
+			old, welcomed, tries = nil, true, 0
+			at-- // the same address once more
 		}
 		switch {
 		case errors.Is(err, errDrained), ctx.Err() != nil:
@@ -116,9 +161,16 @@ func (p *Pack) serve(ctx context.Context, s Server, final func(err error, welcom
 		case final(err, welcomed):
 			return fmt.Errorf("packs: the server refuses the pack %q: %w", p.ID, err)
 		}
-		pause := min(firstPause<<min(tries, 10), longestPause)
+		longest := longestPause
+		if old != nil && !old.over() {
+			longest = longestMove
+		}
+		pause := min(firstPause<<min(max(tries-1, 0)/len(list), 10), longest)
 		pause += mathrand.N(pause / pauseSpread) //nolint:gosec // it spreads packs, and hides nothing
-		s.Log.Warn("pack: not connected, and tried again", "pack", p.ID, "in", pause, "error", err)
+		if tries%len(list) != 0 {
+			pause = 0 // the next address first
+		}
+		s.Log.Warn("pack: not connected, and tried again", "pack", p.ID, "server", c.at.url, "in", pause, "error", err)
 		if !sleep(ctx, pause) {
 			return nil
 		}

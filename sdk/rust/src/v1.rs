@@ -316,8 +316,14 @@ pub struct ReloadResult {
     #[prost(string, tag = "1")]
     pub error: ::prost::alloc::string::String,
 }
-/// Drain says that the sender stops. A pack gets no new calls from then on, ends the calls under way, and then closes the
-/// stream. A pack that gets it ends its calls and connects again.
+/// Drain says that the sender stops.
+///
+/// A pack that sends it gets no new calls from then on, ends the calls under way, and then closes the stream.
+///
+/// A server sends it when other servers of the installation go on. The pack opens another stream, with the same instance, and
+/// goes on answering on this one. Once another server has sent Welcome, the pack sends Drain here. The server that stops
+/// refuses new streams (Unavailable), so a pack whose address still leads there tries again, at least once a second. A pack
+/// that sends Drain at once, and connects again after its calls have ended, is unavailable in between.
 #[allow(clippy::all)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Drain {}

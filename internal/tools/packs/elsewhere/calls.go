@@ -15,7 +15,6 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
-	"github.com/skerry-sandbox/skerry/internal/tools/packs"
 	"github.com/skerry-sandbox/skerry/internal/tools/packs/manifest"
 )
 
@@ -61,13 +60,13 @@ type line struct {
 
 // failure is an error of a call.
 type failure struct {
-	Kind     sandbox.Kind `json:"kind"`
-	Detail   string       `json:"detail"`
-	NotBegun bool         `json:"not_begun,omitempty"`
+	Kind       sandbox.Kind `json:"kind"`
+	Detail     string       `json:"detail"`
+	NotStarted bool         `json:"not_started,omitempty"`
 }
 
 func failureOf(err error) *failure {
-	f := &failure{Kind: sandbox.KindOf(err), Detail: sandbox.DetailOf(err), NotBegun: packs.HasNotBegun(err)}
+	f := &failure{Kind: sandbox.KindOf(err), Detail: sandbox.DetailOf(err), NotStarted: sandbox.IsNotStarted(err)}
 	if f.Kind == "" || f.Detail == "" {
 		f.Kind, f.Detail = sandbox.Unavailable, "the call was given up"
 	}
@@ -78,11 +77,7 @@ func failureOf(err error) *failure {
 }
 
 func (f *failure) err() error {
-	err := error(sandbox.Errorf(f.Kind, "%s", f.Detail))
-	if f.NotBegun {
-		return packs.NotBegun(err)
-	}
-	return err
+	return &sandbox.Error{Kind: f.Kind, Detail: f.Detail, NotStarted: f.NotStarted}
 }
 
 // call makes a call at the server that has the stream.
@@ -107,13 +102,13 @@ func (p *Packs) call(ctx context.Context, s store.PackStream, call sandbox.PackC
 			return nil, ctx.Err()
 		}
 		if op := new(net.OpError); errors.As(err, &op) && op.Op == "dial" {
-			return nil, packs.NotBegun(sandbox.Wrap(sandbox.Unavailable, err, "the pack %q is unavailable: the server that has it does not answer", s.ID))
+			return nil, sandbox.NotStarted(sandbox.Wrap(sandbox.Unavailable, err, "the pack %q is unavailable: the server that has it does not answer", s.ID))
 		}
 		return nil, lost(s, err)
 	}
 	defer res.Body.Close() //nolint:errcheck // all of it was read, or it is of no use
 	if res.StatusCode != http.StatusOK {
-		return nil, packs.NotBegun(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: the server that has it refuses the call", s.ID))
+		return nil, sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: the server that has it refuses the call", s.ID))
 	}
 	raw, err := readAnswer(bufio.NewReaderSize(res.Body, maxLine), call.Progress)
 	switch {
@@ -216,10 +211,13 @@ func (p *Packs) manifestOf(ctx context.Context, s store.PackStream) (*manifest.M
 	return m, err
 }
 
-// nudge has another server look.
-func (p *Packs) nudge(ctx context.Context, server string) error {
-	_, err := p.ask(ctx, http.MethodPost, server, pathLook, nil, 0)
-	return err
+// nudge has another server look now, because of a pack. It would by itself a moment later.
+func (p *Packs) nudge(ctx context.Context, server, pack string) {
+	ctx, cancel := context.WithTimeout(ctx, nudgeTime)
+	defer cancel()
+	if _, err := p.ask(ctx, http.MethodPost, server, pathLook, nil, 0); err != nil {
+		p.log.Warn("pack: another server was not told of it", "pack", pack, "server", server, "error", err)
+	}
 }
 
 // Handler answers the other servers.

@@ -24,7 +24,7 @@ const (
 	lease = 4 * time.Second
 	// claimed is how long a name may be taken before its stream is registered.
 	claimed = 3 * time.Second
-	// nudgeTime bounds how long a pack that moves waits until the server that it leaves knows.
+	// nudgeTime bounds how long a stream waits until another server knows of it.
 	nudgeTime = time.Second
 	// lookTime bounds the look of a call that found its pack gone, and the last look.
 	lookTime = 3 * time.Second
@@ -141,6 +141,14 @@ func (p *Packs) run(ctx context.Context) {
 	}
 }
 
+// Joined implements packs.Others.
+func (p *Packs) Joined(ctx context.Context, s sandbox.PackStream) {
+	p.Changed()
+	if s.Home != "" && s.Home != p.servers.ID() && p.servers.Alive(s.Home) {
+		p.nudge(ctx, s.Home, s.ID)
+	}
+}
+
 // Changed implements packs.Others.
 func (p *Packs) Changed() {
 	select {
@@ -179,11 +187,7 @@ func (p *Packs) Claim(ctx context.Context, s sandbox.PackStream) error {
 	}
 	p.mu.Unlock()
 	if from != "" && p.servers.Alive(from) {
-		ctx, cancel := context.WithTimeout(ctx, nudgeTime)
-		defer cancel()
-		if err := p.nudge(ctx, from); err != nil {
-			p.log.Warn("pack: the server that it leaves was not told", "pack", s.ID, "server", from, "error", err)
-		}
+		p.nudge(ctx, from, s.ID)
 	}
 	return nil
 }
