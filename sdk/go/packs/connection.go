@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -13,8 +15,12 @@ import (
 	packsv1 "github.com/skerry-sandbox/skerry/sdk/packs/v1"
 )
 
-// silentBeats are the heartbeats without any message after which the server is gone.
-const silentBeats = 3
+const (
+	// silentBeats are the heartbeats without any message after which the server is gone.
+	silentBeats = 3
+	// endTime is how long the calls of a lost connection may take to end before the pack connects again.
+	endTime = time.Second
+)
 
 // connection is one stream to a server.
 type connection struct {
@@ -25,11 +31,14 @@ type connection struct {
 	stream   *connect.BidiStreamForClient[packsv1.PackMessage, packsv1.ServerMessage]
 	limits   *packsv1.Welcome
 	welcomed bool
+	gone     <-chan struct{} // closed when the stream has ended
 	sending  sync.Mutex
 	wg       sync.WaitGroup // calls
 	leaves   chan struct{}  // closed when the server stops, and others go on
 	leave    func()         // closes it
 	ended    chan struct{}  // closed when run returns
+	// running counts the calls of this connection, and those of earlier ones whose tools have not returned yet.
+	running *atomic.Int64
 
 	mu       sync.Mutex
 	draining bool
@@ -46,10 +55,10 @@ type outgoing struct {
 	window int64
 }
 
-func newConnection(p *Pack, s *Server, instance string, at address) *connection {
+func newConnection(p *Pack, s *Server, instance string, at address, running *atomic.Int64) *connection {
 	leaves := make(chan struct{})
 	return &connection{
-		pack: p, server: s, instance: instance, at: at, calls: map[uint64]*outgoing{}, wider: make(chan struct{}),
+		pack: p, server: s, instance: instance, at: at, running: running, calls: map[uint64]*outgoing{}, wider: make(chan struct{}),
 		leaves: leaves, leave: sync.OnceFunc(func() { close(leaves) }), ended: make(chan struct{}),
 	}
 }
@@ -71,7 +80,7 @@ func (c *connection) run(ctx context.Context, old *connection) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, cancel) // until the handshake is done
 	late := time.AfterFunc(dialTime, cancel)
-	c.stream = c.at.client.Connect(streamCtx)
+	c.stream, c.gone = c.at.client.Connect(streamCtx), streamCtx.Done()
 	closed := make(chan struct{})
 	context.AfterFunc(streamCtx, func() { c.closeRequest(); close(closed) })
 	defer func() { cancel(); <-closed }()
@@ -106,11 +115,27 @@ func (c *connection) run(ctx context.Context, old *connection) error {
 	}
 	drained := c.draining && ctx.Err() != nil
 	c.mu.Unlock()
-	c.wg.Wait()
+	if !c.idle(endTime) {
+		c.server.Log.Warn("pack: tools go on although their calls have ended, and take places of other calls", "pack", c.pack.ID, "calls", c.running.Load())
+	}
 	if drained {
 		return errDrained
 	}
 	return err
+}
+
+// idle waits until all calls have ended. It reports whether they did within the time.
+func (c *connection) idle(within time.Duration) bool {
+	idle := make(chan struct{})
+	go func() { c.wg.Wait(); close(idle) }() // it ends with the last tool
+	late := time.NewTimer(within)
+	defer late.Stop()
+	select {
+	case <-idle:
+		return true
+	case <-late.C:
+		return false
+	}
 }
 
 // attach makes a connection the one of the pack; nil: it has none.
@@ -227,12 +252,13 @@ func (c *connection) begin(ctx context.Context, r *packsv1.ExecuteToolRequest) {
 	switch {
 	case c.draining:
 		refused = packsv1.ToolError_CODE_DRAINING
-	case len(c.calls) >= 2*most: // the server does not wait for calls that it has cancelled
+	case c.running.Load() >= int64(2*most): // the server does not wait for calls that it has cancelled
 		refused = packsv1.ToolError_CODE_BUSY
 	}
 	if refused == packsv1.ToolError_CODE_UNSPECIFIED {
 		c.calls[id] = &outgoing{cancel: cancel, window: c.limits.GetCallWindow()}
 		c.wg.Add(1)
+		c.running.Add(1)
 	}
 	c.mu.Unlock()
 	if refused != packsv1.ToolError_CODE_UNSPECIFIED {
@@ -247,6 +273,7 @@ func (c *connection) begin(ctx context.Context, r *packsv1.ExecuteToolRequest) {
 			c.mu.Lock()
 			delete(c.calls, id)
 			c.mu.Unlock()
+			c.running.Add(-1)
 		}()
 		c.execute(ctx, r)
 	}()
@@ -278,6 +305,11 @@ func (c *connection) execute(ctx context.Context, r *packsv1.ExecuteToolRequest)
 		input = []byte("{}")
 	}
 	result := t.answer(ctx, input, c.server.Log)
+	select {
+	case <-c.gone:
+		return // there is no server that could take it
+	default:
+	}
 	if result.Content == nil {
 		result.Content = []map[string]any{}
 	}
@@ -295,8 +327,12 @@ func (c *connection) execute(ctx context.Context, r *packsv1.ExecuteToolRequest)
 
 // reply sends a result in parts, as far as the windows let it.
 func (c *connection) reply(ctx context.Context, id uint64, raw []byte) {
+	part := int64(c.limits.GetMaxPartBytes())
+	if part <= 0 { // the windows alone bound it
+		part = math.MaxInt64
+	}
 	for {
-		n, err := c.claim(ctx, id, min(int64(len(raw)), int64(c.limits.GetMaxPartBytes())))
+		n, err := c.claim(ctx, id, min(int64(len(raw)), part))
 		if err != nil {
 			return // the server does not wait for it any more
 		}
@@ -391,12 +427,7 @@ func (c *connection) drain() {
 		return
 	}
 	_ = c.send(&packsv1.PackMessage{Message: &packsv1.PackMessage_Drain{Drain: &packsv1.Drain{}}}) // a lost stream is drained
-	idle := make(chan struct{})
-	go func() { c.wg.Wait(); close(idle) }()
-	select {
-	case <-idle:
-	case <-time.After(c.server.Drain):
-	}
+	c.idle(c.server.Drain)
 	c.closeRequest() // the reader sees the end
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -94,8 +95,9 @@ func (s *Server) fill() {
 var errDrained = errors.New("drained")
 
 // Serve offers the pack's tools on a server until ctx ends. It then takes no new calls, lets those that run end, and
-// returns nil. When the connection is lost it connects again, and waits longer after each failure. An error is that the
-// server refuses the pack: its manifest, or its credential.
+// returns nil. When the connection is lost it connects again, and waits longer after each failure. A tool that goes on
+// after its context has ended keeps nothing up: its result is dropped, and it takes the place of a call until it returns.
+// An error is that the server refuses the pack: its manifest, or its credential.
 func (p *Pack) Serve(ctx context.Context, s Server) error { return p.serve(ctx, s, refuses) }
 
 // address is one of a server, with what connects to it.
@@ -140,8 +142,9 @@ func (p *Pack) serve(ctx context.Context, s Server, final func(err error, welcom
 	defer left.Wait()
 	var old *connection // to a server that stops, until another one takes the pack
 	welcomed := false
+	var running atomic.Int64
 	for at, tries := 0, 0; ; at = (at + 1) % len(list) {
-		c := newConnection(p, &s, hex.EncodeToString(id), list[at])
+		c := newConnection(p, &s, hex.EncodeToString(id), list[at], &running)
 		ended := make(chan error, 1)
 		left.Go(func() { ended <- c.run(ctx, old) })
 		var err error

@@ -94,6 +94,30 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// TestNoPartLimit: a server that does not bound parts gets a result as its windows let it.
+func TestNoPartLimit(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	run(t, s.url())
+	x := s.next()
+	w := limits()
+	w.MaxPartBytes, w.CallWindow = 0, 400_000
+	x.welcome(w)
+	x.execute(1, "large", `{"bytes":500000}`, time.Minute)
+	var raw []byte
+	for last, wide := false, false; !last; {
+		r := x.result()
+		raw, last = append(raw, r.GetPart()...), r.GetLast()
+		if len(raw) >= 400_000 && !wide {
+			wide = true
+			x.window(1, 400_000)
+		}
+	}
+	if a := read(t, raw); a.text() != strings.Repeat("x", 500_000) {
+		t.Errorf("a text of %d bytes", len(a.text()))
+	}
+}
+
 // TestMany: a pack bounds calls by itself, and each has one end. An unknown tool has its own error.
 func TestMany(t *testing.T) {
 	t.Parallel()

@@ -334,7 +334,8 @@ impl Connection {
     /// Takes up to `most` bytes from the windows.
     fn take_window(&self, id: u64, most: usize) -> usize {
         let mut state = self.state();
-        let part = i64::from(self.limits.max_part_bytes).max(1);
+        // Without a limit the windows alone bound a part.
+        let part = Some(i64::from(self.limits.max_part_bytes)).filter(|n| *n > 0).unwrap_or(i64::MAX);
         let n = self.allowed(&state, id).min(part).min(i64::try_from(most).unwrap_or(i64::MAX)).max(0);
         state.window -= n;
         if let Some(call) = state.calls.get_mut(&id) {

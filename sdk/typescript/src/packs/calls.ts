@@ -105,8 +105,9 @@ export class Calls {
 
   /** Sends a result in parts, as far as the windows let it. */
   async #reply(requestId: bigint, call: Running, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
+    const most = this.#limits.maxPartBytes > 0 ? this.#limits.maxPartBytes : bytes.length; // else the windows alone bound a part
     for (let at = 0; at < bytes.length; ) {
-      const n = await this.#claim(call, Math.min(bytes.length - at, this.#limits.maxPartBytes));
+      const n = await this.#claim(call, Math.min(bytes.length - at, most));
       if (n === 0) return; // the server does not wait for it any more
       const part = bytes.subarray(at, at + n);
       at += n;

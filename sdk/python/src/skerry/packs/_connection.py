@@ -247,9 +247,10 @@ class Connection:
 
     async def _reply(self, call: InFlight, raw: bytes) -> None:
         """Sends a result in parts, as far as the windows let it. The next part waits until the last one is sent."""
+        most = self._limits.max_part_bytes if self._limits.max_part_bytes > 0 else len(raw)  # else the windows alone bound a part
         at = 0
         while True:
-            n = await self._claim(call, min(len(raw) - at, self._limits.max_part_bytes or len(raw)))
+            n = await self._claim(call, min(len(raw) - at, most))
             last = at + n == len(raw)
             sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._send(pb.PackMessage(result=pb.ToolResult(request_id=call.number, part=raw[at : at + n], last=last)), sent)
