@@ -63,20 +63,28 @@ func newServer(t *testing.T) *server {
 			s.events = append(s.events, e)
 		},
 	})
-	handler := s.Handler()
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer := packs.Peer{Source: "192.0.2.1", Host: r.Host, Unblock: packs.Unblock(http.NewResponseController(w))}
-		if r.Header.Get("Authorization") == "Bearer "+bearerKey {
-			peer.Caller = &sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "ann"}, Role: sandbox.RolePack, KeyID: "k"}
-		}
-		handler.ServeHTTP(w, r.WithContext(packs.WithPeer(r.Context(), peer)))
-	}))
+	srv := s.unstarted()
 	srv.Config.Protocols = &http.Protocols{}
 	srv.Config.Protocols.SetUnencryptedHTTP2(true)
 	srv.Start()
 	t.Cleanup(func() { _ = s.Close(); srv.Close() })
 	s.url = srv.URL
 	return s
+}
+
+// unstarted returns a listener of the server, before it listens.
+func (s *server) unstarted() *httptest.Server {
+	handler := s.Handler()
+	return httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer := packs.Peer{Source: "192.0.2.1", Host: r.Host, Unblock: packs.Unblock(http.NewResponseController(w))}
+		if r.TLS != nil {
+			peer.Certificate = r.TLS.PeerCertificates[0]
+		}
+		if r.Header.Get("Authorization") == "Bearer "+bearerKey {
+			peer.Caller = &sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "ann"}, Role: sandbox.RolePack, KeyID: "k"}
+		}
+		handler.ServeHTTP(w, r.WithContext(packs.WithPeer(r.Context(), peer)))
+	}))
 }
 
 // pack waits until the provider is connected.

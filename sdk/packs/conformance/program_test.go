@@ -92,7 +92,7 @@ func run(t *testing.T, url string, env ...string) *program {
 	t.Helper()
 	p := &program{t: t, ended: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.Background(), command[0], command[1:]...) //nolint:gosec // the flag names it
-	p.cmd.Env = append(append(os.Environ(), "SKERRY_SERVER="+url, "SKERRY_KEY=", "SKERRY_SSH_KEY="), env...)
+	p.cmd.Env = append(append(os.Environ(), "SKERRY_SERVER="+url, "SKERRY_KEY=", "SKERRY_SSH_KEY=", "SKERRY_CA=", "SKERRY_CERTIFICATE=", "SKERRY_CERTIFICATE_KEY="), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	must(t, p.cmd.Start())
 	go func() {

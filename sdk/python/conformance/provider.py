@@ -9,7 +9,7 @@ import sys
 
 from pydantic import BaseModel
 
-from skerry.packs import BearerKey, Pack, Refused, SSHKeyFile, ToolError, caller, progress
+from skerry.packs import TLS, BearerKey, Pack, Refused, SSHKeyFile, ToolError, caller, progress
 
 pack = Pack("conformance", "1.0.0", "What a provider promises", max_parallel=4)
 notes: list[str] = []
@@ -132,8 +132,10 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO)
     key, ssh_key = os.environ.get("SKERRY_KEY"), os.environ.get("SKERRY_SSH_KEY")
     credential = BearerKey(key) if key else SSHKeyFile(ssh_key) if ssh_key else None
+    ca, certificate, tls_key = (os.environ.get(name) or None for name in ("SKERRY_CA", "SKERRY_CERTIFICATE", "SKERRY_CERTIFICATE_KEY"))
+    tls = TLS(ca=ca, certificate=certificate, key=tls_key) if ca else None
     try:
-        pack.run(os.environ["SKERRY_SERVER"], credential)
+        pack.run(os.environ["SKERRY_SERVER"], credential, tls=tls)
     except Refused as err:
         print(f"the server refuses the pack: {err}", file=sys.stderr)
         return 1

@@ -1,7 +1,7 @@
 //! The program that the suite of sdk/packs/conformance runs. Its README says what it does.
 
 use std::{
-    env,
+    env, fs,
     process::ExitCode,
     sync::{Arc, Mutex},
     time::Duration,
@@ -176,6 +176,13 @@ async fn main() -> ExitCode {
     }
     if let Some(file) = set("SKERRY_SSH_KEY") {
         server = server.credential(Credential::ssh_key_file(file));
+    }
+    let read = |name| set(name).map(|file| fs::read(&file).unwrap_or_else(|err| panic!("{file}: {err}")));
+    if let Some(authority) = read("SKERRY_CA") {
+        server = server.ca_certificate(authority);
+    }
+    if let (Some(certificate), Some(key)) = (read("SKERRY_CERTIFICATE"), read("SKERRY_CERTIFICATE_KEY")) {
+        server = server.client_certificate(certificate, key);
     }
     let mut terminated = signal(SignalKind::terminate()).expect("the system has signals");
     let shutdown = async {

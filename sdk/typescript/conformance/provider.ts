@@ -1,4 +1,5 @@
 // The program of sdk/packs/conformance/README.md.
+import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { bearerKey, Pack, sshKeyFile, type Credential } from "../src/packs/index.js";
@@ -61,10 +62,15 @@ pack.tool("spoil", "Adds a tool that the server refuses", {}, async () => {
 
 const { SKERRY_SERVER: server = "", SKERRY_KEY: key, SKERRY_SSH_KEY: sshKey } = process.env;
 const credential: Credential = sshKey ? sshKeyFile(sshKey) : key ? bearerKey(key) : {};
+const { SKERRY_CA: ca, SKERRY_CERTIFICATE: certificate, SKERRY_CERTIFICATE_KEY: certificateKey } = process.env;
+const tls = {
+  ...(ca ? { ca: readFileSync(ca) } : {}),
+  ...(certificate && certificateKey ? { cert: readFileSync(certificate), key: readFileSync(certificateKey) } : {}),
+};
 const stop = new AbortController();
 process.once("SIGTERM", () => stop.abort());
 try {
-  await pack.serve({ server, credential, signal: stop.signal });
+  await pack.serve({ server, credential, tls, signal: stop.signal });
 } catch (err) {
   console.error((err as Error).message);
   process.exitCode = 1;

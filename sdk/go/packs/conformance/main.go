@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,10 +70,35 @@ func main() {
 	} else if key := os.Getenv("SKERRY_KEY"); key != "" {
 		s.Credential = packs.BearerKey(key)
 	}
-	if err := p.Serve(ctx, s); err != nil {
+	var err error
+	if s.TLS, err = transport(); err == nil {
+		err = p.Serve(ctx, s)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// transport returns what the environment says of TLS.
+func transport() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file := os.Getenv("SKERRY_CA"); file != "" {
+		text, err := os.ReadFile(file) //nolint:gosec // whose program it is says which
+		if err != nil {
+			return nil, err
+		}
+		c.RootCAs = x509.NewCertPool()
+		c.RootCAs.AppendCertsFromPEM(text)
+	}
+	if file := os.Getenv("SKERRY_CERTIFICATE"); file != "" {
+		own, err := tls.LoadX509KeyPair(file, os.Getenv("SKERRY_CERTIFICATE_KEY"))
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{own}
+	}
+	return c, nil
 }
 
 // answers adds the tools that answer at once.
