@@ -24,11 +24,6 @@ func exportLeads(table []byte) (*packs.Result, error) {
 	return &packs.Result{Content: []map[string]any{block}, Structured: Export{Path: path}}, nil
 }
 
-func serveSeveral(ctx context.Context, pack *packs.Pack, first, second, key string) (err error) {
-	err = pack.Serve(ctx, packs.Server{URL: first, Others: []string{second}, Credential: packs.BearerKey(key)})
-	return err
-}
-
 type crm struct{}
 
 func (crm) Find(_ context.Context, name string) (Lead, error) {
@@ -48,6 +43,15 @@ func Example() {
 		log.Fatal(err)
 	}
 	log.Fatal(pack.Serve(ctx, packs.Server{URL: server, Credential: packs.BearerKey(key)}))
+}
+
+func ExamplePack_Serve() {
+	ctx, first, second, key := context.Background(), "http://10.0.0.1:8080", "http://10.0.0.2:8080", "sk_…"
+	pack := packs.New("crm", "1.0.0")
+	err := pack.Serve(ctx, packs.Server{URL: first, Others: []string{second}, Credential: packs.BearerKey(key)})
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
 func ExampleAttachSkill() {

@@ -22,6 +22,9 @@ const (
 	every = 500 * time.Millisecond
 	// lease is how long a server may say nothing. A look without answers of other servers takes less.
 	lease = 4 * time.Second
+	// fresh is how long a server that has said that it lives is believed without a look at its process: that reads files
+	// which may be on a network.
+	fresh = time.Second
 	// claimed is how long a name may be taken before its stream is registered.
 	claimed = 3 * time.Second
 	// nudgeTime bounds how long a stream waits until another server knows of it.
@@ -208,14 +211,35 @@ func (p *Packs) round(ctx context.Context) {
 	}
 	p.failed = err != nil
 	if err == nil {
+		p.view = view
+	}
+	lives := p.living()
+	if err == nil {
 		if epoch != "" && epoch != view.Epoch {
 			p.settled = time.Now().Add(lease)
 		}
-		p.view = view
 		p.tell(ctx, epoch != view.Epoch)
-		p.clean(ctx)
+		p.clean(ctx, lives)
 	}
-	p.follow(ctx)
+	p.follow(ctx, lives)
+}
+
+// living returns what tells for one look whether the process of a server is there. The caller holds p.rounds.
+func (p *Packs) living() func(server string) bool {
+	known := map[string]bool{p.servers.ID(): true}
+	for server, silent := range p.view.Silent {
+		if !p.failed && silent < fresh {
+			known[server] = true
+		}
+	}
+	return func(server string) bool {
+		alive, asked := known[server]
+		if !asked {
+			alive = p.servers.Alive(server)
+			known[server] = alive
+		}
+		return alive
+	}
 }
 
 // tell writes down the streams of this server that are not written yet, all when the state lost them, and removes those that
@@ -281,26 +305,17 @@ func (p *Packs) moved(n name, s sandbox.PackStream) {
 }
 
 // clean removes the records of servers whose processes have ended.
-func (p *Packs) clean(ctx context.Context) {
+func (p *Packs) clean(ctx context.Context, lives func(string) bool) {
 	for _, s := range p.view.Streams {
-		if s.Replica != p.servers.ID() && !p.servers.Alive(s.Replica) {
+		if !lives(s.Replica) {
 			_ = p.records.RemovePack(ctx, s) // the next look tries again
 		}
 	}
 }
 
 // follow puts the packs of other servers in force.
-func (p *Packs) follow(ctx context.Context) {
+func (p *Packs) follow(ctx context.Context, lives func(string) bool) {
 	now := map[name]store.PackStream{}
-	alive := map[string]bool{}
-	lives := func(server string) bool {
-		a, asked := alive[server]
-		if !asked {
-			a = p.servers.Alive(server)
-			alive[server] = a
-		}
-		return a
-	}
 	if p.failed || time.Now().Before(p.settled) {
 		p.mu.Lock()
 		for n, s := range p.known {
