@@ -212,8 +212,11 @@ func TestReturn(t *testing.T) {
 	}
 	x.execute(1, "wait", `{"name":"x","ms":500}`, time.Minute)
 	x.drain()
+	old := x
+	go func() { <-old.closed; old.end <- nil }()
+	again("a drain of the server") // before the former stream ends, or afterwards
 	for ended := false; ; {
-		msg := x.receive()
+		msg := old.receive()
 		if msg == nil {
 			if !ended {
 				t.Error("the provider closed the stream before its call had ended")
@@ -224,8 +227,6 @@ func TestReturn(t *testing.T) {
 			ended = r.GetRequestId() == 1 && read(t, r.GetPart()).text() == "waited"
 		}
 	}
-	x.end <- nil
-	again("a drain of the server")
 	x.end <- connect.NewError(connect.CodeUnavailable, errors.New("the server stops"))
 	again("the end of the stream")
 	must(t, s.server.Close())

@@ -24,9 +24,10 @@ type session struct {
 	came   time.Time
 	open   *packsv1.Open
 	// got has what the provider sends. It is closed when the provider closes the stream, or the stream is lost.
-	got  chan *packsv1.PackMessage
-	lost error
-	end  chan error // ends the stream, with the error that the provider gets
+	got    chan *packsv1.PackMessage
+	lost   error
+	closed chan struct{} // is closed behind got
+	end    chan error    // ends the stream, with the error that the provider gets
 
 	cancelled map[uint64]bool // calls whose answers may still come
 
@@ -70,7 +71,7 @@ func (s *script) url() string { return "http://" + s.address }
 
 // Connect implements packsv1connect.PackServiceHandler.
 func (s *script) Connect(ctx context.Context, stream *connect.BidiStream[packsv1.PackMessage, packsv1.ServerMessage]) error {
-	x := &session{t: s.t, stream: stream, came: time.Now(), got: make(chan *packsv1.PackMessage, 10_000), end: make(chan error, 1), cancelled: map[uint64]bool{}}
+	x := &session{t: s.t, stream: stream, came: time.Now(), got: make(chan *packsv1.PackMessage, 10_000), end: make(chan error, 1), closed: make(chan struct{}), cancelled: map[uint64]bool{}}
 	msg, err := stream.Receive()
 	if err != nil {
 		return err
@@ -93,6 +94,7 @@ func (s *script) Connect(ctx context.Context, stream *connect.BidiStream[packsv1
 }
 
 func (x *session) read() {
+	defer close(x.closed)
 	defer close(x.got)
 	for {
 		msg, err := x.stream.Receive()
