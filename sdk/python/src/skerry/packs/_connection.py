@@ -54,8 +54,12 @@ class InFlight:
 
 
 class Connection:
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, old: Connection | None = None) -> None:
+        """old is the connection that this one replaces."""
         self.welcomed = False
+        self.leaves = asyncio.Event()  # the server stops, and others go on
+        self.over = False
+        self._old = old
         self._provider = provider
         self._pack = provider.pack
         self._limits = pb.Welcome()
@@ -86,6 +90,7 @@ class Connection:
                     return
                 await self._serve()
             finally:
+                self.over = True
                 self._rpc.cancel()
 
     async def _before_stop(self, work: asyncio.Future[None]) -> bool:
@@ -125,6 +130,9 @@ class Connection:
         others = [asyncio.ensure_future(w) for w in (self._watch(), self._drain_at_stop())]
         writer = asyncio.ensure_future(self._write())
         p.connection = self
+        if self._old is not None and not self._old.over:
+            self._old._drain()
+        self._old = None
         try:
             log.info("the pack %s is connected to %s", self._pack.id, p.server)
             p.connected()
@@ -132,7 +140,8 @@ class Connection:
             for ended in done:
                 ended.result()
         finally:
-            p.connection = None
+            if p.connection is self:
+                p.connection = None
             tasks = [reader, writer, *others, *([self._closing] if self._closing else [])]
             for t in tasks:
                 t.cancel()
@@ -160,7 +169,7 @@ class Connection:
                 if self._reloads and not (answer := self._reloads.popleft()).done():
                     answer.set_result(message.reload_result.error)
             elif kind == "drain":
-                self._drain()
+                self.leaves.set()
 
     def _begin(self, request: pb.ExecuteToolRequest) -> None:
         number = request.request_id

@@ -24,6 +24,7 @@ log = logging.getLogger("skerry.packs")
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 10.0
+LONGEST_MOVE_S = 1.0  # while the server that stops still has the pack
 PAUSE_SPREAD = 0.25  # a pause is longer by up to this part
 DRAIN_S = 30.0
 MAX_MESSAGE = 8 << 20  # bytes of a message of the server
@@ -112,21 +113,46 @@ class Provider:
 
     async def serve(self, final: Callable[[Exception, bool], bool] | None = None) -> None:
         """Serves until stop. final says whether an error is the end; the flag that it gets: the server took the pack before."""
+        running: set[asyncio.Future[None]] = set()  # connections; those to servers that stop go on for a while
+        try:
+            await self._serve(running, final or refuses)
+        except asyncio.CancelledError:
+            for connection in running:
+                connection.cancel()
+            raise
+        finally:
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _serve(self, running: set[asyncio.Future[None]], final: Callable[[Exception, bool], bool]) -> None:
         welcomed, tries = False, 0
+        old: Connection | None = None  # to a server that stops, until another one takes the pack
         while not self.stopping:
-            connection = Connection(self)
+            connection = Connection(self, old)
+            run = asyncio.ensure_future(connection.run())
+            running.add(run)
+            leaves = asyncio.ensure_future(connection.leaves.wait())
             try:
-                await connection.run()
+                await asyncio.wait({run, leaves}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                leaves.cancel()
+            if not run.done():
+                old, welcomed, tries = connection, True, 0
+                continue
+            running.discard(run)
+            try:
+                run.result()
                 why = "the server ended the stream"
             except (grpc.RpcError, SkerryError, OSError, asyncio.TimeoutError, asyncio.InvalidStateError) as err:
                 why = text_of(err)
-                if not self.stopping and (final or refuses)(err, welcomed or connection.welcomed):
+                if not self.stopping and final(err, welcomed or connection.welcomed):
                     raise Refused(why, code_of(err)) from err
             if connection.welcomed:
-                welcomed, tries = True, 0
+                old, welcomed, tries = None, True, 0
             if self.stopping:
                 return
             pause = pause_after(tries)
+            if old is not None and not old.over:
+                pause = min(pause, LONGEST_MOVE_S)
             tries += 1
             log.warning("the pack %s is not connected, and tries again in %.1f s: %s", self.pack.id, pause, why)
             try:
