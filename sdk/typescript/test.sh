@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 modules=${SKERRY_CACHE:-/var/cache/skerry}/clients/node_modules
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp -r package.json README.md tsconfig*.json src test conformance ../../docs/{typescript,packs}.md "$work/"
+cp -r package.json README.md tsconfig*.json src test conformance ../../docs/{typescript,packs,skill-tools}.md "$work/"
 ln -s "$modules" "$work/node_modules"
 cd "$work"
 bin=$modules/.bin

@@ -1,4 +1,4 @@
-// The blocks of docs/typescript.md, which run here as they stand there.
+// The blocks of docs/typescript.md and docs/skill-tools.md, which run here as they stand there.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -7,7 +7,9 @@ import { LostError, Skerry, SkerryError } from "../src/index.js";
 import type { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { FakeListChatModel } from "@langchain/core/utils/testing";
 import { createAgent } from "langchain";
+import { z } from "zod";
 import { skerryMiddleware } from "../src/middleware.js";
+import { virtualSkill } from "../src/packs/index.js";
 
 const server = process.env["SKERRY_SERVER"] ?? "";
 const key = process.env["SKERRY_API_KEY"] ?? "";
@@ -51,6 +53,21 @@ async function more(skerry: Skerry) {
   for await (const record of skerry.audit({ thread: thread.id })) console.log(record.action, record.outcome);
 }
 
+async function handlers(skerry: Skerry) {
+  const thread = skerry.thread(id);
+  const text = z.object({ text: z.string() });
+  const review = virtualSkill({
+    name: "code-review",
+    description: "Reviews code",
+    body: "Count the lines first.",
+    tools: [{ name: "count-lines", description: "Counts the lines of a text", input: text, handler: ({ text }) => text.split("\n").length }],
+  });
+  const attached = await review.attach(thread);
+  await thread.skills.activate("code-review"); // as the agent does
+  console.log((await thread.tools.call("skill/code-review/count-lines", { text: "a\nb" })).result); // 2
+  await attached.close(); // takes the skill away
+}
+
 async function errors(skerry: Skerry) {
   const thread = skerry.thread(id);
   try {
@@ -90,6 +107,7 @@ test("docs/typescript.md", { timeout: 100_000 }, async () => {
     assert.equal((await begin()).exit_code, 3);
     await streams(skerry);
     await more(skerry);
+    await handlers(skerry);
     await errors(skerry);
     // The tool gets the thread of the run's config, not one of the model's.
     const state = await langchain(skerry, new Asking({ responses: [""] }));
@@ -99,11 +117,12 @@ test("docs/typescript.md", { timeout: 100_000 }, async () => {
   }
 });
 
-test("docs/typescript.md shows what runs here", () => {
+test("docs/typescript.md and docs/skill-tools.md show what runs here", () => {
   const plain = (text: string) => text.replace(/^ +/gm, "");
   const here = plain(["examples", "direct"].map((name) => readFileSync(`test/${name}.test.ts`, "utf8")).join("\n"));
-  const blocks = [...readFileSync("typescript.md", "utf8").matchAll(/```ts\n(.*?)```/gs)].map((m) => m[1] ?? "");
-  assert.ok(blocks.length >= 5);
+  const pages = ["typescript", "skill-tools"].map((name) => readFileSync(`${name}.md`, "utf8")).join("\n");
+  const blocks = [...pages.matchAll(/```ts\n(.*?)```/gs)].map((m) => m[1] ?? "");
+  assert.ok(blocks.length >= 7);
   for (const block of blocks) {
     // The first lines import what is imported above.
     const body = plain(block).replace(/^import .*\n/gm, "").trim();
