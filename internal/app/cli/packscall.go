@@ -1,17 +1,14 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -25,9 +22,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
-
-// maxPackInput is what a pack takes at most, and a byte, so that the server says what is too much.
-const maxPackInput = 4<<20 + 1
 
 // packCall is one `skerry packs call`.
 type packCall struct {
@@ -46,7 +40,7 @@ func newPackCall(api *client.Client) *cobra.Command {
 		Example: "  skerry packs call crm find_lead --input '{\"name\": \"Ada\"}'\n  skerry packs call crm import --input @leads.json --thread test --json",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			input, err := c.given(cmd.InOrStdin())
+			input, err := client.Arguments("--input", c.input, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -57,37 +51,9 @@ func newPackCall(api *client.Client) *cobra.Command {
 			return c.show(cmd, result)
 		},
 	}
-	cmd.Flags().StringVar(&c.input, "input", "{}", "the arguments: a JSON object, @FILE, or - for standard input")
+	cmd.Flags().StringVar(&c.input, "input", "{}", client.ArgumentsHelp)
 	cmd.Flags().StringVar(&c.thread, "thread", "", "the thread in whose name the tool is called")
 	return cmd
-}
-
-// given are the arguments of --input.
-func (c *packCall) given(stdin io.Reader) (json.RawMessage, error) {
-	raw := []byte(c.input)
-	source := stdin
-	if name, ok := strings.CutPrefix(c.input, "@"); ok {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, exit.With(exit.Usage, "--input: %w", err)
-		}
-		defer f.Close() //nolint:errcheck // read-only
-		source = f
-	}
-	if c.input == "-" || strings.HasPrefix(c.input, "@") {
-		var err error
-		if raw, err = io.ReadAll(io.LimitReader(source, maxPackInput)); err != nil {
-			return nil, exit.With(exit.Usage, "--input: %w", err)
-		}
-	}
-	if len(raw) >= maxPackInput {
-		return nil, exit.With(exit.Usage, "--input has more than %d bytes, which a pack does not take", maxPackInput-1)
-	}
-	var object map[string]json.RawMessage
-	if json.Unmarshal(raw, &object) != nil || object == nil {
-		return nil, exit.With(exit.Usage, `--input wants a JSON object, such as '{"name": "Ada"}', in single quotes for the shell; a file is @FILE`)
-	}
-	return bytes.TrimSpace(raw), nil
 }
 
 // call calls a tool at /mcp/THREAD/PACK, which has the way of every call, and tells progress.
@@ -120,7 +86,7 @@ func (c *packCall) call(cmd *cobra.Command, pack, tool string, input json.RawMes
 	})
 	session, err := sdk.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint:             c.api.Server + "/mcp/" + url.PathEscape(thread) + "/" + url.PathEscape(pack),
-		HTTPClient:           &http.Client{Transport: keyed(c.api.Key)},
+		HTTPClient:           &http.Client{Transport: c.api.Transport()},
 		DisableStandaloneSSE: true, MaxEventSize: client.MaxAnswer,
 	}, nil)
 	if err != nil {
@@ -162,19 +128,6 @@ func progressLine(p *mcp.ProgressNotificationParams) string {
 		line += fmt.Sprintf(" of %g", p.Total)
 	}
 	return strings.TrimSuffix(line+": "+argform.Plain(p.Message), ": ")
-}
-
-// keyed sends requests with a key, and without one when it is "".
-type keyed string
-
-// RoundTrip implements http.RoundTripper.
-func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("User-Agent", "skerry/"+buildinfo.Version())
-	if k != "" {
-		r.Header.Set("Authorization", "Bearer "+string(k))
-	}
-	return http.DefaultTransport.RoundTrip(r)
 }
 
 // show prints a result. The text of a failure is the error of the command.

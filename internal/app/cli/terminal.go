@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
@@ -144,13 +143,9 @@ type refusal struct{ error }
 func (s *terminalSession) join(ctx context.Context) (joined bool, res *client.Result, err error) {
 	address := strings.TrimSuffix(s.api.Server, "/") + client.ThreadPath(s.thread, "pty") + "?exec=" + url.QueryEscape(s.exec) +
 		"&after=" + strconv.FormatUint(s.last, 10)
-	header := http.Header{}
-	if s.api.Key != "" {
-		header.Set("Authorization", "Bearer "+s.api.Key)
-	}
 	dial, cancel := context.WithTimeout(ctx, client.DialTimeout)
 	defer cancel()
-	conn, answer, err := websocket.Dial(dial, address, &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // the package closes it
+	conn, answer, err := websocket.Dial(dial, address, &websocket.DialOptions{HTTPHeader: s.api.Header()}) //nolint:bodyclose // the package closes it
 	if err != nil {
 		if answer != nil && answer.StatusCode >= 400 && answer.StatusCode < 500 {
 			err = &refusal{client.Explain(sdk.ErrorFrom(answer))}

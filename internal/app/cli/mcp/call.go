@@ -11,15 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
-
-// maxArgs bounds the arguments that are read from standard input.
-const maxArgs = 32 << 20
 
 // mcpCall is one `skerry mcp call`.
 type mcpCall struct {
@@ -55,7 +53,7 @@ func newMCPCall(f *mcpFlags) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&c.args, "args", "", "arguments as a JSON object, or - to read them from standard input")
+	cmd.Flags().StringVar(&c.args, "args", "", client.ArgumentsHelp)
 	cmd.Flags().BoolVarP(&c.interactive, "interactive", "i", false, "ask for the arguments")
 	cmd.Flags().StringVarP(&c.output, "output", "o", "", "write the result to this file")
 	return cmd
@@ -112,33 +110,10 @@ func (c *mcpCall) run(cmd *cobra.Command, name string) (err error) {
 
 // given are the arguments of --args.
 func (c *mcpCall) given(stdin io.Reader) (json.RawMessage, error) {
-	raw := []byte(c.args)
-	switch {
-	case c.args == "-" && c.interactive:
+	if c.args == "-" && c.interactive {
 		return nil, exit.With(exit.Usage, "--args - and --interactive both read standard input: give the arguments in --args itself")
-	case c.args == "-":
-		var err error
-		if raw, err = io.ReadAll(io.LimitReader(stdin, maxArgs+1)); err != nil {
-			return nil, exit.With(exit.Usage, "arguments: %w", err)
-		}
-		if len(raw) > maxArgs {
-			return nil, exit.With(exit.Usage, "arguments: more than %d bytes", maxArgs)
-		}
-	case c.args == "":
-		return json.RawMessage("{}"), nil
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
-		return nil, exit.With(exit.Usage, "--args wants a JSON object, such as '{\"path\": \"/srv/a.txt\"}', in single quotes for the shell%s", because(err))
-	}
-	return bytes.TrimSpace(raw), nil
-}
-
-func because(err error) string {
-	if err == nil {
-		return ""
-	}
-	return ": " + err.Error()
+	return client.Arguments("--args", c.args, stdin)
 }
 
 // ask fills the form of a tool. Its questions go to standard error, so that the result stays alone.

@@ -13,7 +13,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/mcpstdio"
-	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
 
@@ -56,12 +55,8 @@ func (f *mcpFlags) serve(cmd *cobra.Command) error {
 	if err := api.Call(probe, http.MethodGet, "/api/templates", nil, nil); err != nil {
 		return exit.As(exit.Failed, err)
 	}
-	header := http.Header{"User-Agent": {"skerry/" + buildinfo.Version()}}
-	if api.Key != "" {
-		header.Set("Authorization", "Bearer "+api.Key)
-	}
 	err := mcpstdio.New(mcpstdio.Options{
-		Endpoint: api.Server + "/mcp/" + url.PathEscape(f.thread), Header: header, In: cmd.InOrStdin(), Out: cmd.OutOrStdout(),
+		Endpoint: api.Server + "/mcp/" + url.PathEscape(f.thread), Header: api.Header(), In: cmd.InOrStdin(), Out: cmd.OutOrStdout(),
 		Problem: func(text string) {
 			fmt.Fprintln(cmd.ErrOrStderr(), "skerry:", argform.Plain(text))
 		},
