@@ -8,9 +8,10 @@
 //   - btrfs: every thread's folder is a subvolume in a quota group of its own, which is in the group of
 //     the user. Quotas must be on there ("btrfs quota enable --simple").
 //
-// Where the data folder's file system offers neither, an image of a fixed size (<data>/disk.img) is made. It
-// has ext4 or btrfs in it, and is mounted at <data>/tenants. Its blocks are reserved when it is made. So the
-// threads cannot fill the host, and the host's other files take nothing from the threads.
+// Where the data folder's file system offers neither, an image (<data>/disk.img) is made. It has ext4 or btrfs
+// in it, and is mounted at <data>/tenants. The blocks of one whose size is configured are reserved when it is
+// made: the threads cannot fill the host, and the host's other files take nothing from them. The one that a server
+// makes by itself takes blocks as they are written, and returns those of deleted files.
 //
 // What a file system is said to offer is never believed: Open sets small limits and writes past them.
 //

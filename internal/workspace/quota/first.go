@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// A first image takes firstShare of the free space, at most firstMost bytes; where that is less than
+	// A first image grows up to firstShare of the free space, at most firstMost bytes. Where that is less than
 	// firstLeast there is none, because few threads of the default template would fit.
 	firstShare = 4
 	firstMost  = 64 << 30
@@ -35,10 +35,13 @@ func (v *Volume) firstImage(ctx context.Context, why error) (string, error) {
 	if size == 0 {
 		return "", why
 	}
-	image, err := v.openImage(ctx, size)
+	image, err := v.openImage(ctx, size, true)
 	if err != nil {
 		return "", fmt.Errorf("%w; %w", why, err)
 	}
+	v.o.Log.Info("the files of threads are in a disk image from now on, which bounds them: it takes space as they grow, and stays mounted when the server ends. "+
+		"disk_image_mib sets another size and reserves it; disk_quota: off has no image and no bounds",
+		"image", filepath.Join(v.o.Data, imageName), "mounted_at", v.root, "at_most_mib", size>>20)
 	return image, nil
 }
 
@@ -52,7 +55,7 @@ func firstSize(data string) (int64, error) {
 	if err := unix.Statfs(at, &s); err != nil {
 		return 0, err
 	}
-	// Space reserved in a tmpfs would be memory, and other file systems may reserve nothing.
+	// What is in a tmpfs is memory, and of other file systems it is not known whether blocks go back to them.
 	if os.Geteuid() != 0 || s.Type != unix.EXT4_SUPER_MAGIC && s.Type != unix.XFS_SUPER_MAGIC {
 		return 0, nil
 	}

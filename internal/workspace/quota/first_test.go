@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,7 +40,31 @@ func TestFirstImage(t *testing.T) {
 	if s := v.State(); !s.Enforced || !strings.Contains(s.How, "image of 1") { // a quarter of a little less than 8 GiB
 		t.Fatalf("%+v", s)
 	}
-	dir := thread(t, v, "ann", "one", uid, 8<<20)
+	taken := func() int64 {
+		t.Helper()
+		unix.Sync()
+		var s unix.Stat_t
+		must(t, unix.Stat(filepath.Join(data, imageName), &s))
+		return s.Blocks * 512
+	}
+	empty := taken()
+	if empty > 256<<20 {
+		t.Errorf("the empty image takes %d MiB", empty>>20)
+	}
+	dir := thread(t, v, "ann", "one", uid, 96<<20)
+	if out, err := asCode(t, dir, uid, "dd if=/dev/urandom of=big bs=1M count=64"); err != nil {
+		t.Fatal(out, err)
+	}
+	if full := taken(); full < empty+(48<<20) {
+		t.Errorf("it takes %d MiB, and %d with 64 MiB in it", empty>>20, full>>20)
+	}
+	must(t, os.Remove(filepath.Join(dir, "workspace", "big")))
+	for deadline := time.Now().Add(30 * time.Second); taken() > empty+(16<<20); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("what was deleted is not given back: %d MiB, once %d", taken()>>20, empty>>20)
+		}
+	}
+	must(t, v.Limit(dir, uid, 8<<20))
 	if out, err := asCode(t, dir, uid, "dd if=/dev/zero of=big bs=1M count=32"); err == nil {
 		t.Errorf("code wrote past its limit: %s", out)
 	}

@@ -29,7 +29,7 @@ const (
 type kind struct {
 	fs      string
 	make    []string                // program and arguments that make it
-	options string                  // of the mount
+	options string                  // of the mount, besides what becomes of freed blocks
 	ready   func(root string) error // once, after the first mount
 }
 
@@ -37,13 +37,13 @@ type kind struct {
 // whether it counts shows only when it is mounted.
 var kinds = []kind{
 	{fs: "ext4", make: []string{"mkfs.ext4", "-q", "-F", "-m", "0", "-i", "8192", "-O", "quota,project", "-E", "quotatype=usrquota:prjquota,nodiscard,lazy_itable_init=1"},
-		options: "usrquota,prjquota,nodiscard", ready: func(string) error { return nil }},
-	{fs: "btrfs", make: []string{"mkfs.btrfs", "-q", "-f", "-K", "-m", "single", "-d", "single"}, options: "nodiscard", ready: enableQuotas},
+		options: "usrquota,prjquota", ready: func(string) error { return nil }},
+	{fs: "btrfs", make: []string{"mkfs.btrfs", "-q", "-f", "-K", "-m", "single", "-d", "single"}, ready: enableQuotas},
 }
 
 // openImage mounts the image when there is one or there shall be one, of so many bytes, and says what it is,
-// or "".
-func (v *Volume) openImage(ctx context.Context, size int64) (string, error) {
+// or "". A new one that grows takes its blocks when they are written, else all at once.
+func (v *Volume) openImage(ctx context.Context, size int64, grows bool) (string, error) {
 	file := filepath.Join(v.o.Data, imageName)
 	at, err := mountedAt(v.root)
 	if err != nil {
@@ -65,7 +65,7 @@ func (v *Volume) openImage(ctx context.Context, size int64) (string, error) {
 	case at.fs != "":
 		return "", errors.New("no image can be mounted: something else is mounted at the folder of the threads")
 	default:
-		if at, err = v.makeImage(ctx, file, size); err != nil {
+		if at, err = v.makeImage(ctx, file, size, grows); err != nil {
 			return "", err
 		}
 		if info, err = os.Stat(file); err != nil {
@@ -84,7 +84,7 @@ func (v *Volume) openImage(ctx context.Context, size int64) (string, error) {
 
 // makeImage makes the image, copies what there is of threads into it, and mounts it in their place. Until
 // all is copied nothing is changed; afterwards what was there is kept beside it.
-func (v *Volume) makeImage(ctx context.Context, file string, size int64) (mounted, error) {
+func (v *Volume) makeImage(ctx context.Context, file string, size int64, grows bool) (mounted, error) {
 	if size < MinImage {
 		return mounted{}, fmt.Errorf("disk_image_mib says %d, at least %d are needed", size>>20, MinImage>>20)
 	}
@@ -100,7 +100,7 @@ func (v *Volume) makeImage(ctx context.Context, file string, size int64) (mounte
 	fresh := file + ".new"
 	var errs []error
 	for _, k := range kinds {
-		err := v.tryKind(ctx, k, fresh, size)
+		err := v.tryKind(ctx, k, fresh, size, grows)
 		if err == nil {
 			if err = unix.Rename(fresh, file); err != nil {
 				return mounted{}, err
@@ -123,8 +123,8 @@ func ignoreMissing(err error) error {
 }
 
 // tryKind makes an image of a kind with a copy of the threads in it, tried and not mounted.
-func (v *Volume) tryKind(ctx context.Context, k kind, file string, size int64) (err error) {
-	if err := reserve(file, size); err != nil {
+func (v *Volume) tryKind(ctx context.Context, k kind, file string, size int64, grows bool) (err error) {
+	if err := reserve(file, size, grows); err != nil {
 		return err
 	}
 	if err := run(ctx, append(k.make, file)...); err != nil {
@@ -171,11 +171,14 @@ func unmount(at string) error {
 	return err
 }
 
-// reserve makes a file whose blocks are its own.
-func reserve(file string, size int64) error {
+// reserve makes a file whose blocks are its own, or one that grows, which has none.
+func reserve(file string, size int64, grows bool) error {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
+	}
+	if grows {
+		return errors.Join(f.Truncate(size), f.Close())
 	}
 	err = unix.Fallocate(int(f.Fd()), 0, 0, size)
 	if errors.Is(err, unix.ENOSPC) {
@@ -222,10 +225,27 @@ func mount(file, at string, k kind) error {
 		return err
 	}
 	defer dev.Close() //nolint:errcheck // without a mount, the device goes here
-	if err := unix.Mount(dev.Name(), at, k.fs, mountFlags, k.options); err != nil {
+	grows, err := isSparse(back)
+	if err != nil {
+		return err
+	}
+	freed := "nodiscard" // the image keeps them
+	if grows {
+		freed = "discard" // the host has them back
+	}
+	if err := unix.Mount(dev.Name(), at, k.fs, mountFlags, strings.TrimPrefix(k.options+","+freed, ",")); err != nil {
 		return fmt.Errorf("mount: %w", err)
 	}
 	return nil
+}
+
+// isSparse reports whether a file has not all of its blocks yet.
+func isSparse(f *os.File) (bool, error) {
+	var s unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &s); err != nil {
+		return false, err
+	}
+	return s.Blocks*512 < s.Size, nil
 }
 
 // attached returns the loop device that a file has already, or nil. A sandbox that is alive, or the mount
@@ -340,7 +360,16 @@ func (m mounted) grow(ctx context.Context, file string, size int64) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only made longer
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
+	grows, err := isSparse(f)
+	if err != nil {
+		return err
+	}
+	if grows {
+		err = f.Truncate(size)
+	} else {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+	}
+	if err != nil {
 		return err
 	}
 	dev, err := os.OpenFile(m.device, os.O_RDWR, 0)

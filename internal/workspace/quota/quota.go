@@ -121,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Volume, error) {
 		return nil, fmt.Errorf("disk quota: %w", err)
 	}
 	defer unlock()
-	image, err := v.openImage(ctx, o.ImageBytes)
+	image, err := v.openImage(ctx, o.ImageBytes, false)
 	if err != nil {
 		return nil, fmt.Errorf("disk quota: %w", err)
 	}

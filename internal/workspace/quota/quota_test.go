@@ -83,7 +83,7 @@ func ways(t *testing.T, test func(t *testing.T, o Options, data string)) {
 func native(t *testing.T, data string, k kind) error {
 	t.Helper()
 	file, root := filepath.Join(data, "by-hand.img"), filepath.Join(data, "tenants")
-	if err := errors.Join(reserve(file, imageBytes), os.Mkdir(root, 0o711), run(t.Context(), append(k.make, file)...)); err != nil {
+	if err := errors.Join(reserve(file, imageBytes, false), os.Mkdir(root, 0o711), run(t.Context(), append(k.make, file)...)); err != nil {
 		return err
 	}
 	if err := mount(file, root, k); err != nil {
