@@ -221,7 +221,7 @@ func (k *Keys) find(ctx context.Context, cred Credential) (store.KeyRecord, erro
 }
 
 // CreateKey makes a key of the caller's tenant. Of key, ID, CreatedAt and Hash are
-// not asked for, and without a role it is an agent's; Tenant is the caller's or "". The secret is given this once. Forbidden: the caller is
+// not asked for; without a role it is an agent's, and the first one of all an administrator's. Tenant is the caller's or "". The secret is given this once. Forbidden: the caller is
 // no administrator of that tenant; Invalid: a bad name or time; QuotaExceeded: the tenant has 10,000.
 func (k *Keys) CreateKey(ctx context.Context, c sandbox.Caller, key Key) (made Key, secret string, err error) {
 	if err := administrator(c); err != nil {
@@ -232,6 +232,14 @@ func (k *Keys) CreateKey(ctx context.Context, c sandbox.Caller, key Key) (made K
 	}
 	if key.Tenant != c.Tenant {
 		return Key{}, "", sandbox.Errorf(sandbox.Forbidden, "an administrator makes keys of its own tenant %q only", c.Tenant)
+	}
+	if key.Role == "" && !key.Admin && k.o.Tokens == nil {
+		// From the first key on the server wants one from every caller: an agent's would lock out its owner.
+		has, err := k.store.HasKeys(ctx)
+		if err != nil {
+			return Key{}, "", err
+		}
+		key.Admin = !has
 	}
 	now := k.o.Now().UTC()
 	if err := key.check(now); err != nil {

@@ -71,8 +71,17 @@ func TestKeys(t *testing.T) {
 	ctx := t.Context()
 	k, _, now := setup(t)
 	until := now.Add(time.Hour)
+	first, _, err := k.CreateKey(ctx, root, Key{User: "root"})
+	must(t, err)
+	if first.Role != sandbox.RoleAdmin || !first.Admin {
+		t.Errorf("the first key locks everybody out: %+v", first)
+	}
+	must(t, k.RevokeKey(ctx, root, first.ID))
+	agent, _, err := k.CreateKey(ctx, root, Key{User: "root", Role: sandbox.RoleAgent})
+	must(t, err)
 	made, secret, err := k.CreateKey(ctx, root, Key{Name: "laptop", User: "ann", ExpiresAt: &until})
 	must(t, err)
+	must(t, k.RevokeKey(ctx, root, agent.ID))
 	if !strings.HasPrefix(secret, "sk_") || len(secret) != 67 || made.Tenant != "acme" || made.ID == "" || !made.CreatedAt.Equal(*now) {
 		t.Errorf("made %+v, secret of %d", made, len(secret))
 	}
@@ -183,7 +192,7 @@ func TestUnauthorizedSaysWhatIsMissing(t *testing.T) {
 func TestAdministratorsOnly(t *testing.T) {
 	ctx := t.Context()
 	k, _, _ := setup(t)
-	made, secret, err := k.CreateKey(ctx, root, Key{User: "ann"})
+	made, secret, err := k.CreateKey(ctx, root, Key{User: "ann", Role: sandbox.RoleAgent})
 	must(t, err)
 	plain, err := k.Authenticate(ctx, Credential{Secret: secret})
 	must(t, err)

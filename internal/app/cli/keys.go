@@ -22,7 +22,7 @@ import (
 func newKeys(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "keys", Short: "Make, list and revoke bearer keys"}
 	cmd.AddCommand(newKeyCreate(api),
-		&cobra.Command{Use: "list", Short: "List the keys of your tenant", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		&cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the keys of your tenant", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return api.Table(cmd, "/api/keys", []string{"id", "name", "tenant", "user", "role", "act_for", "threads", "capabilities", "created_at", "expires_at", "last_used_at"})
 		}},
 		&cobra.Command{Use: "revoke ID", Short: "Revoke a key", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,7 +39,7 @@ func newKeyCreate(api *client.Client) *cobra.Command {
 	var expires time.Duration
 	cmd := &cobra.Command{
 		Use: "create", Short: "Make a key and print it, once",
-		Long: "Makes a key and prints it; it is stored only as a hash. With --data or --redis it writes into the state of a server that does not run (the way to the first key), with --local into that of the server whose configuration is this one's (SKERRY_CONFIG and SKERRY_…), else it asks a running server.",
+		Long: "Makes a key and prints it; it is stored only as a hash. The first key is an administrator's unless you name a role; from then on the server wants a key from every caller. With --data or --redis it writes into the state of a server that does not run (the way to the first key), with --local into that of the server whose configuration is this one's (SKERRY_CONFIG and SKERRY_…), else it asks a running server.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if expires != 0 {
@@ -67,7 +67,7 @@ func newKeyCreate(api *client.Client) *cobra.Command {
 	cmd.Flags().StringVar(&k.Tenant, "tenant", "", "tenant of its calls: your own when you ask a server, default with --data or --redis")
 	cmd.Flags().StringVar(&k.User, "user", "local", "user of its calls")
 	cmd.Flags().BoolVar(&k.Admin, "admin", false, "the same as --role admin")
-	cmd.Flags().StringVar((*string)(&k.Role), "role", "", "agent (the default), developer, admin, auditor or pack")
+	cmd.Flags().StringVar((*string)(&k.Role), "role", "", "agent, developer, admin, auditor or pack (default: agent; the first key of all is an administrator's)")
 	cmd.Flags().StringSliceVar(&k.Capabilities, "capability", nil, "what tools may require of it; may be given many times")
 	cmd.Flags().StringSliceVar(&k.Threads, "thread", nil, "the only threads it is good for: a name, or the beginning of names with a * behind it; may be given many times")
 	cmd.Flags().BoolVar(&k.ActFor, "act-for", false, "may name another user in On-Behalf-Of")
