@@ -1,6 +1,7 @@
 package template
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,6 +16,12 @@ func TestDocs(t *testing.T) {
 	said := map[string]bool{}
 	for _, b := range docblock.Marked(t) {
 		switch {
+		case strings.Contains(b.Text, "extends:"):
+			list, err := Load(fstest.MapFS{"a.yaml": {Data: []byte(b.Text)}}, os.DirFS("../../sandbox-templates"))
+			if err != nil || list[0].Limits.Memory != 4<<30 || list[0].Image.OCI != "base" {
+				t.Errorf("%s: %+v, %v", b, list, err)
+			}
+			said["extends"] = true
 		case strings.HasPrefix(b.Text, "name:"):
 			got, err := Parse([]byte(b.Text))
 			if err != nil || got.Name != "reports" || len(got.Smoke) != 3 || got.Interpreters["python"].Preload[0] != "pandas" {
@@ -33,7 +40,7 @@ func TestDocs(t *testing.T) {
 			said["mistakes"] = true
 		}
 	}
-	if len(said) != 3 {
+	if len(said) != 4 {
 		t.Errorf("tested were only %v", said)
 	}
 }

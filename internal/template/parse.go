@@ -22,7 +22,10 @@ const maxFile = 64 << 10
 
 // Parse reads one file. The error names every problem, each with its line and field
 // ("line 8: limits.memory: …"); a field that is missing has the line of what should hold it.
-func Parse(text []byte) (Template, error) {
+func Parse(text []byte) (Template, error) { return parse(text, nil) }
+
+// parse is Parse of a template that may extend others, which parent returns by name.
+func parse(text []byte, parent func(name string) (Template, error)) (Template, error) {
 	if len(text) > maxFile {
 		return Template{}, fmt.Errorf("larger than %d bytes", maxFile)
 	}
@@ -31,7 +34,7 @@ func Parse(text []byte) (Template, error) {
 		return Template{}, err
 	}
 	p := &parser{seen: map[string]int{"": root.Line}}
-	t := p.template(root)
+	t := p.template(root, p.start(root, parent))
 	p.check(&t)
 	return t, errors.Join(p.errs...)
 }
@@ -56,7 +59,7 @@ func document(text []byte) (*yaml.Node, error) {
 		return nil, fmt.Errorf("line %d: a second document; one file holds one template", more.Line)
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("line %d: want a mapping with name, image, runtime and limits", doc.Line)
+		return nil, fmt.Errorf("line %d: want a mapping with name and image", doc.Line)
 	}
 	return doc.Content[0], nil
 }
@@ -143,10 +146,58 @@ func orList[T any](known map[string]T) string {
 	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
-func (p *parser) template(root *yaml.Node) Template {
-	var t Template
+// defaults are what a template has that says nothing: those of the template base.
+func defaults() Template {
+	return Template{
+		Runtime: "runc", Languages: []string{"typescript", "javascript", "python", "bash"}, IdleSeconds: 900,
+		Limits: Limits{Memory: 1 << 30, CPU: 2000, PIDs: 512, OpenFiles: 4096, FileSize: 1 << 30, Tmp: 256 << 20, Disk: 2 << 30},
+	}
+}
+
+// start is what a template begins with: the defaults, or the template that it extends. That one's name and description
+// are its own, and an image replaces all of its images.
+func (p *parser) start(root *yaml.Node, parent func(string) (Template, error)) Template {
+	t, extends := defaults(), ""
+	image, languages := false, false
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		switch root.Content[i].Value {
+		case "extends":
+			p.seen["extends"] = root.Content[i].Line
+			extends = root.Content[i+1].Value
+		case "image":
+			image = true
+		case "languages":
+			languages = true
+		}
+	}
+	if _, said := p.seen["extends"]; said {
+		var err error
+		switch {
+		case parent == nil:
+			p.bad("extends", "there is no other template here")
+		default:
+			if t, err = parent(extends); err != nil {
+				p.bad("extends", "%.80q: %v", extends, err)
+				t = defaults()
+			}
+		}
+		delete(p.seen, "extends") // it is read again with the others
+	}
+	t.Name, t.Description, t.Pool = "", "", nil
+	if image {
+		t.Image, t.ClaimPool = Image{}, ""
+	}
+	if image || languages { // of others, they may not hold
+		t.Smoke, t.Interpreters = nil, nil
+	}
+	return t
+}
+
+func (p *parser) template(root *yaml.Node, t Template) Template {
+	var extends string
 	p.fields(root, "", map[string]func(string, *yaml.Node){
 		"name":           p.text(&t.Name),
+		"extends":        p.text(&extends),
 		"description":    p.text(&t.Description),
 		"runtime":        p.text(&t.Runtime),
 		"idle_timeout_s": number(p, &t.IdleSeconds),
@@ -231,6 +282,7 @@ func (p *parser) list(to *[]string) func(string, *yaml.Node) {
 			p.bad(field, "want a list, such as [a, b]")
 			return
 		}
+		*to = nil
 		for i, item := range n.Content {
 			at := fmt.Sprintf("%s[%d]", field, i)
 			p.seen[at] = item.Line

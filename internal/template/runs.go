@@ -66,6 +66,7 @@ func (p *parser) smoke(to *[]sandbox.SmokeTest) func(string, *yaml.Node) {
 			p.bad(field, "want a list, such as [{name: starts, run: \"true\"}]")
 			return
 		}
+		*to = nil
 		for i, item := range n.Content {
 			at := fmt.Sprintf("%s[%d]", field, i)
 			p.seen[at] = item.Line

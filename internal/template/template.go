@@ -49,7 +49,7 @@ type Image struct {
 // HostImage in Image.OCI stands for the host's own /usr, read-only, in place of an image.
 const HostImage = "host"
 
-// Limits are the limits of a template. None may be left out.
+// Limits are the limits of a template. One that the file does not say is that of the template base.
 type Limits struct {
 	Memory    Size
 	CPU       Cores
@@ -66,9 +66,9 @@ type Size int64
 // Cores is CPU time in thousandths of a core, written as 500m, 2000m or 2.
 type Cores int64
 
-// Load reads every *.yaml of a folder, sorted by file name. The error names every problem of every
-// file ("template base.yaml: line 8: limits.memory: …").
-func Load(dir fs.FS) ([]Template, error) {
+// Load reads every *.yaml of a folder, sorted by file name. A template may extend another one of the folder, or of
+// those in more. The error names every problem of every file ("template base.yaml: line 8: limits.memory: …").
+func Load(dir fs.FS, more ...fs.FS) ([]Template, error) {
 	names, err := fs.Glob(dir, "*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("templates: %w", err)
@@ -79,8 +79,9 @@ func Load(dir fs.FS) ([]Template, error) {
 	var all []Template
 	var errs []error
 	byName := map[string]string{}
+	family := newFamily(append([]fs.FS{dir}, more...))
 	for _, name := range names {
-		t, err := loadFile(dir, name)
+		t, err := family.load(dir, name)
 		if err != nil {
 			errs = append(errs, inFile(name, err)...)
 			continue
@@ -98,17 +99,13 @@ func Load(dir fs.FS) ([]Template, error) {
 	return all, nil
 }
 
-func loadFile(dir fs.FS, name string) (Template, error) {
+func readFile(dir fs.FS, name string) ([]byte, error) {
 	f, err := dir.Open(name)
 	if err != nil {
-		return Template{}, err
+		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return Template{}, err
-	}
-	return Parse(text)
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 // inFile puts the file's name before each of the problems in err.
@@ -178,7 +175,6 @@ func (p *parser) check(t *Template) {
 	} {
 		field := "limits." + l.field
 		_, there := p.seen[field]
-		bad(!there && !p.broken["limits"], field, "is missing: there is no unlimited sandbox")
 		bad(there && l.v < l.least, field, "%d is less than %d", l.v, l.least)
 	}
 }

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -139,18 +140,18 @@ func TestProblemsAreNamed(t *testing.T) {
 		strings.Replace(good, "64MiB", "[1]", 1):                             "line 5: limits.memory: want one value, not a list, a mapping or nothing",
 		strings.Replace(good, "64MiB", "", 1):                                "line 5: limits.memory: want one value, not a list, a mapping or nothing",
 		strings.Replace(good, `cpu: "1"`, "cpu: fast", 1):                    `line 5: limits.cpu: "fast" is not an amount of CPU such as 2000m`,
-		strings.Replace(good, "pids: 10, ", "", 1):                           "line 5: limits.pids: is missing: there is no unlimited sandbox",
+		strings.Replace(good, "pids: 10", "pids: 0", 1):                      "line 5: limits.pids: 0 is less than 8",
+		good + "extends: base\n":                                             "line 6: extends: there is no other template here",
 		strings.Replace(good, "pids: 10", "pids: ten", 1):                    `line 5: limits.pids: "ten" is not a whole number`,
 		strings.Replace(good, "pids: 10", "pids: 10, pids: 11", 1):           "line 5: limits.pids: is there twice",
 		strings.Replace(good, "runc", "crun", 1):                             `line 4: runtime: "crun": want runc or runsc`,
-		strings.Replace(good, "runtime: runc\n", "", 1):                      `line 1: runtime: "": want runc or runsc`,
 		strings.Replace(good, "name: x", "name: X Y", 1):                     `line 1: name: "X Y": use 1 to 63 of a-z, 0-9 and -`,
 		strings.Replace(good, "[bash]", "[cobol]", 1):                        `line 3: languages[0]: "cobol": want typescript, javascript, python, bash or wasm`,
 		strings.Replace(good, "[bash]", "[bash, bash]", 1):                   `line 3: languages[1]: "bash" is there twice`,
 		strings.Replace(good, "[bash]", "bash", 1):                           "line 3: languages: want a list, such as [a, b]",
 		strings.Replace(good, "docker: a, oci: host", "oci: ../../etc", 1):   `line 2: image.oci: "../../etc": use 1 to 63 of a-z, 0-9 and -`,
 		strings.Replace(good, "{docker: a, oci: host}", "a", 1):              "line 2: image: want a mapping with docker, kubernetes, oci, remote",
-		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field; want deno, description, env, idle_timeout_s, image, interpreters, javascript, kubernetes, languages, limits, loosen, max_age_s, name, pool, runtime, smoke, wasm",
+		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field; want deno, description, env, extends, idle_timeout_s, image, interpreters, javascript, kubernetes, languages, limits, loosen, max_age_s, name, pool, runtime, smoke, wasm",
 		strings.Replace(good, "runc", "&r runc\ndescription: *r", 1):         "line 5: description: aliases are not supported",
 		good + "javascript: rhino\n":                                         `line 6: javascript: "rhino": want bun, deno or node`,
 		good + "deno: {allow_net: [a.example]}\n":                            "line 6: deno: is for javascript: deno",
@@ -164,9 +165,9 @@ func TestProblemsAreNamed(t *testing.T) {
 		good + "idle_timeout_s: -1\n":                                        "line 6: idle_timeout_s: is negative: want seconds, or 0 for never",
 		good + "---\nname: y\n":                                              "line 6: a second document; one file holds one template",
 		"":                                                                   "is empty",
-		"- a\n":                                                              "line 1: want a mapping with name, image, runtime and limits",
+		"- a\n":                                                              "line 1: want a mapping with name and image",
 		good + "limit: {}\n":                                                 "line 6: limit: there is no such field; did you mean limits?",
-		strings.Replace(good, "pids", "pid", 1):                              "line 5: limits.pid: there is no such field; did you mean pids?\nline 5: limits.pids: is missing: there is no unlimited sandbox",
+		strings.Replace(good, "pids", "pid", 1):                              "line 5: limits.pid: there is no such field; did you mean pids?",
 		good + "description: \x01\n":                                         "line 6: a character that no YAML may have: want plain text in UTF-8",
 		good + "description: \xff\n":                                         "line 6: a character that no YAML may have: want plain text in UTF-8",
 		good + "description: a: b\n":                                         "yaml: line 6: mapping values are not allowed in this context",
@@ -218,6 +219,51 @@ func TestProblemsAreNamed(t *testing.T) {
 	}
 }
 
+// TestTwoFields: a name and an image are enough, and what is not said is safe.
+func TestTwoFields(t *testing.T) {
+	got, err := Parse([]byte("name: x\nimage: {docker: a}\n"))
+	if err != nil || got.IdleSeconds != 900 || got.Runtime != "runc" || len(got.Languages) == 0 || got.Limits.PIDs != 512 || got.Limits.Disk != 2<<30 {
+		t.Errorf("%+v %v", got, err)
+	}
+	if got, err = Parse([]byte("name: x\nimage: {docker: a}\nidle_timeout_s: 0\n")); err != nil || got.IdleSeconds != 0 {
+		t.Errorf("0 is never: %+v %v", got, err)
+	}
+	base, err := Load(os.DirFS("../../sandbox-templates"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range base {
+		if d := defaults(); b.Name == "base" && (b.Limits != d.Limits || b.IdleSeconds != d.IdleSeconds || b.Runtime != d.Runtime) {
+			t.Errorf("the defaults are not those of base: %+v", b)
+		}
+	}
+}
+
+// TestExtends: a template has what the other one has, but for its own words. Circles are told.
+func TestExtends(t *testing.T) {
+	more := fstest.MapFS{"b.yaml": {Data: []byte("name: base\ndescription: d\nimage: {docker: base, oci: base}\nenv: {A: b}\nlimits: {memory: 3GiB}\nlanguages: [python]\nsmoke:\n- {name: a, code: x, language: python}\n")}}
+	load := func(text string) (Template, error) {
+		list, err := Load(fstest.MapFS{"a.yaml": {Data: []byte(text)}}, more)
+		if err != nil {
+			return Template{}, err
+		}
+		return list[0], nil
+	}
+	got, err := load("name: a\nextends: base\nlimits: {pids: 99}\n")
+	if err != nil || got.Name != "a" || got.Description != "" || got.Image.OCI != "base" || got.Env["A"] != "b" || got.Limits.Memory != 3<<30 || got.Limits.PIDs != 99 || len(got.Smoke) != 1 {
+		t.Errorf("%+v %v", got, err)
+	}
+	got, err = load("name: a\nextends: base\nimage: {docker: other}\nenv: {C: d}\nlanguages: [bash]\n")
+	if err != nil || got.Image != (Image{Docker: "other"}) || len(got.Env) != 1 || len(got.Languages) != 1 || len(got.Smoke) != 0 {
+		t.Errorf("%+v %v", got, err)
+	}
+	for text, says := range map[string]string{"name: a\nextends: none\n": "there is no such template", "name: a\nextends: a\n": "it has problems of its own", "name: a\nextends: [base]\n": "extends"} {
+		if _, err := load(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestAllProblemsAtOnce(t *testing.T) {
 	broken := "name: X\nruntime: crun\nlimits:\n  memory: much\n  pids: 1\n  swap: 1GiB\n"
 	_, err := Load(fstest.MapFS{"a.yaml": {Data: []byte(broken)}, "b.yaml": {Data: []byte("name: [\n")}, "c.yaml": {Data: []byte(good)}, "d.yaml": {Data: []byte(good)}})
@@ -225,9 +271,9 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"template a.yaml: line 1: name:", "template a.yaml: line 1: image:", "template a.yaml: line 2: runtime:", "template a.yaml: line 1: languages:",
+		"template a.yaml: line 1: name:", "template a.yaml: line 1: image:", "template a.yaml: line 2: runtime:",
 		"template a.yaml: line 4: limits.memory:", "template a.yaml: line 5: limits.pids:", "template a.yaml: line 6: limits.swap:",
-		"template a.yaml: line 3: limits.cpu: is missing", "template b.yaml: ", `template d.yaml: the name "x" is that of c.yaml`,
+		"template b.yaml: ", `template d.yaml: the name "x" is that of c.yaml`,
 	} {
 		if strings.Count(err.Error(), want) != 1 {
 			t.Errorf("not there exactly once: %q in\n%v", want, err)
