@@ -38,8 +38,8 @@ import { path, sleep, Transport, type CallOptions, type Options, type Query, typ
 export class Skerry {
   readonly #t: Transport;
 
-  /** Nothing is connected yet. */
-  constructor(options: Options) {
+  /** Nothing is connected yet. What options leave out comes from the environment: SKERRY_SERVER and SKERRY_API_KEY. */
+  constructor(options: Options = {}) {
     this.#t = new Transport(options);
   }
 

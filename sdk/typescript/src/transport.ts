@@ -7,9 +7,9 @@ import type { SocketConstructor } from "./terminal.js";
 
 /** Options of a client. */
 export interface Options {
-  /** Address of the server, such as `http://127.0.0.1:8080`. */
-  server: string;
-  /** A key of the server, or a token of its identity provider. Nothing, or an empty one: none is sent. */
+  /** Address of the server; SKERRY_SERVER when absent or empty, else `http://127.0.0.1:8080`. */
+  server?: string;
+  /** A key of the server, or a token of its identity provider. SKERRY_API_KEY when absent; an empty one: none is sent. */
   key?: string;
   /** The user that requests are for; the key has to have that right. */
   onBehalfOf?: string;
@@ -25,6 +25,16 @@ export interface Options {
   fetch?: typeof fetch;
   /** In place of the global WebSocket, for terminals; Node 20 has none. */
   webSocket?: SocketConstructor;
+}
+
+/** A variable of the environment; undefined where there is none, as in browsers, or where it may not be read. */
+function fromEnvironment(name: string): string | undefined {
+  try {
+    const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
+    return process?.env?.[name];
+  } catch {
+    return undefined; // Deno without --allow-env
+  }
 }
 
 /** What every call takes. */
@@ -72,7 +82,9 @@ export class Transport {
   readonly #fetch: typeof fetch;
 
   constructor(o: Options) {
-    this.server = o.server.replace(/\/+$/, "");
+    const server = o.server || fromEnvironment("SKERRY_SERVER") || "http://127.0.0.1:8080";
+    const key = o.key ?? fromEnvironment("SKERRY_API_KEY");
+    this.server = (server.includes("://") ? server : `http://${server}`).replace(/\/+$/, "");
     this.timeoutMs = o.timeoutMs ?? constants.defaultTimeoutMs;
     this.patienceMs = o.patienceMs ?? constants.defaultPatienceMs;
     this.silenceMs = o.silenceMs ?? constants.defaultSilenceMs;
@@ -80,7 +92,7 @@ export class Transport {
     this.#fetch = o.fetch ?? fetch.bind(globalThis);
     this.webSocket = o.webSocket;
     this.headers = {
-      ...(o.key ? { Authorization: `Bearer ${o.key}` } : {}),
+      ...(key ? { Authorization: `Bearer ${key}` } : {}),
       ...(o.onBehalfOf ? { [constants.headerOnBehalfOf]: o.onBehalfOf } : {}),
     };
   }

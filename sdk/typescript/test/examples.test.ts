@@ -11,14 +11,12 @@ import { z } from "zod";
 import { skerryMiddleware } from "../src/middleware.js";
 import { virtualSkill } from "../src/packs/index.js";
 
-const server = process.env["SKERRY_SERVER"] ?? "";
-const key = process.env["SKERRY_API_KEY"] ?? "";
 const runtime = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
 const id = `ts-docs-${runtime}`;
 
 async function begin() {
-  const skerry = new Skerry({ server, key });
-  const thread = skerry.thread(id);
+  const skerry = new Skerry(); // SKERRY_SERVER and SKERRY_API_KEY, or { server, key }
+  const thread = skerry.thread("docs");
 
   const res = await thread.exec("echo hello from $(whoami); exit 3");
   console.log(res.stdout, res.status, res.exit_code); // a command that fails is no error
@@ -102,7 +100,7 @@ class Asking extends FakeListChatModel {
 }
 
 test("docs/typescript.md", { timeout: 100_000 }, async () => {
-  const skerry = new Skerry({ server, key });
+  const skerry = new Skerry();
   try {
     assert.equal((await begin()).exit_code, 3);
     await streams(skerry);

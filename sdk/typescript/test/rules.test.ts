@@ -13,6 +13,24 @@ async function against(steps: Step[], options: Partial<Options>, run: (c: Skerry
   }
 }
 
+test("what options leave out comes from the environment", async () => {
+  const s = await scripted(says(200, { items: [] }), says(200, { items: [] }));
+  const before = { server: process.env["SKERRY_SERVER"], key: process.env["SKERRY_API_KEY"] };
+  process.env["SKERRY_SERVER"] = s.url.replace("http://", "");
+  process.env["SKERRY_API_KEY"] = "from-here";
+  try {
+    await new Skerry().templates();
+    await new Skerry({ key: "" }).templates();
+    assert.deepEqual(s.seen.map((r) => r.headers["authorization"]), ["Bearer from-here", undefined]);
+  } finally {
+    for (const [name, value] of [["SKERRY_SERVER", before.server], ["SKERRY_API_KEY", before.key]] as const) {
+      if (value === undefined) delete process.env[name];
+      else process.env[name] = value;
+    }
+    await s.close();
+  }
+});
+
 const soon = { "Retry-After": "1" };
 const ok = says(200, { exec_id: "e1", status: "running" });
 const stream = events(started, exit);
