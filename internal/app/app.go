@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -34,6 +35,7 @@ type App struct {
 	*builder
 
 	tls       *tlsfiles.Server // nil: http
+	listener  net.Listener
 	peers     *peer.Peers
 	approvals *approval.Approvals
 	packs     *packSet // nil: the server takes none
@@ -79,6 +81,12 @@ func (b *builder) server(ctx, startCtx context.Context) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	// It comes before what is made on the disk: a server whose address is taken leaves nothing behind.
+	l, err := openListener(b.cfg, tls, b.log)
+	if err != nil {
+		return nil, err
+	}
+	b.onClose(func() error { return ignoreClosedListener(l.Close()) })
 	f, err := b.openFoundation(startCtx, b.openVault)
 	if err != nil {
 		return nil, err
@@ -118,7 +126,7 @@ func (b *builder) server(ctx, startCtx context.Context) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &App{builder: b, tls: tls, peers: f.data.peers, approvals: work.approvals, packs: t.packs, orch: s.orch}
+	p := &App{builder: b, tls: tls, listener: l, peers: f.data.peers, approvals: work.approvals, packs: t.packs, orch: s.orch}
 	p.api, err = b.handler(ctx, tls, f, m, x, t, work, s)
 	return p, err
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,7 @@ func TestNewFails(t *testing.T) {
 	}
 	cfg := config.Default()
 	cfg.Data, cfg.Driver, cfg.Docker.Address = filepath.Join(t.TempDir(), "data"), "docker", filepath.Join(t.TempDir(), "none.sock")
-	cfg.Audit.SigningKeyFile = filepath.Join(t.TempDir(), "key.pem")
+	cfg.Audit.SigningKeyFile, cfg.Listen = filepath.Join(t.TempDir(), "key.pem"), "127.0.0.1:0"
 	a, err := New(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	if a != nil || err == nil || !strings.Contains(err.Error(), "driver docker") {
 		t.Fatalf("%v, %v: want the error of the driver", a, err)
@@ -32,6 +33,27 @@ func TestNewFails(t *testing.T) {
 	}
 	if err := lock.Unlock(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTakenAddress: a server whose address is taken makes nothing: no data folder, no disk image, no key.
+func TestTakenAddress(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("a server runs as root")
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	cfg := config.Default()
+	cfg.Data, cfg.Listen = filepath.Join(t.TempDir(), "data"), taken.Addr().String()
+	if a, err := New(t.Context(), cfg, slog.New(slog.DiscardHandler)); a != nil || err == nil || !strings.Contains(err.Error(), "another program listens on "+cfg.Listen) {
+		t.Errorf("%v, %v", a, err)
+	}
+	if _, err := os.Stat(cfg.Data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data folder: %v", err)
 	}
 }
 

@@ -33,13 +33,10 @@ const (
 	hardStop = 60 * time.Second
 )
 
-// listen serves until ctx ends, then drains: it goes on answering, but takes no new work, or passes it on, until the execs
+// listen serves on the listener until ctx ends, then drains: it goes on answering, but takes no new work, or passes it on, until the execs
 // that run have ended. Then streams without an end are ended, and the listener is closed.
 func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) error {
-	l, err := openListener(p.cfg, p.tls, p.log)
-	if err != nil {
-		return err
-	}
+	l := p.listener
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end() // a WebSocket is none of srv's any more
 	srv := &http.Server{
@@ -125,6 +122,9 @@ func openListener(cfg config.Config, tls *tlsfiles.Server, log *slog.Logger) (ne
 	if err == nil && l == nil {
 		l, err = net.Listen("tcp", cfg.Listen)
 	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("another program listens on %s: stop it, or choose another address with --listen", cfg.Listen)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
@@ -137,6 +137,14 @@ func openListener(cfg config.Config, tls *tlsfiles.Server, log *slog.Logger) (ne
 		log.Warn("credentials go over the network in the clear: configure tls, or have a proxy in front that does", "listen", cfg.Listen)
 	}
 	return l, nil
+}
+
+// ignoreClosedListener returns nil for the error of a listener that the HTTP server has closed.
+func ignoreClosedListener(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // openTLS reads the files of the listener's TLS, and looks at them from then on.
