@@ -99,7 +99,8 @@ func (x *Execs) live(c sandbox.Caller, id, execID string) (*Exec, *instance.Inst
 	return e, inst, nil
 }
 
-// SendStdin writes to the stdin of an exec that was started with it kept open.
+// SendStdin writes to the stdin of an exec that was started with it kept open. It waits until the command took
+// all of it, for as long as the exec may run: a caller that gave up early could not know how much was taken.
 func (x *Execs) SendStdin(ctx context.Context, c sandbox.Caller, id, execID string, data []byte, closeIt bool) error {
 	if len(data) > sandbox.MaxStdinBytes {
 		return sandbox.Errorf(sandbox.Invalid, "data: %d bytes, at most %d a call", len(data), sandbox.MaxStdinBytes)
@@ -108,7 +109,7 @@ func (x *Execs) SendStdin(ctx context.Context, c sandbox.Caller, id, execID stri
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(askTimeout, e.Spec.Deadline))
 	defer cancel()
 	if err := e.WaitBegun(ctx); err != nil {
 		return err

@@ -192,6 +192,11 @@ func (e *Exec) FailStart(exit *sandboxv1.Exit, res *sandbox.Result) {
 	code := 127
 	reason := e.Secret.Hide.String(exit.GetReason())
 	res.Status, res.ExitCode, res.Stderr = sandbox.StatusExited, &code, reason+"\n"
+	typ := sandbox.EventStderr
+	if e.Spec.Live > 0 { // a terminal has one stream
+		typ = sandbox.EventStdout
+	}
+	e.log.add(sandbox.Event{Type: typ, Time: time.Now().UTC(), Data: []byte(res.Stderr)}) // for those who follow
 	kind := startFailure(exit)
 	if e.Context != nil {
 		kind = sandbox.Conflict
