@@ -18,6 +18,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if code := cli.Status(ctx, cli.NewRoot().ExecuteContext(ctx)); code != 0 {
 		os.Exit(code) //nolint:gocritic // nothing is left to stop
 	}

@@ -56,7 +56,7 @@ func TemplateFiles(cfg config.Config) ([]template.Template, error) {
 	if cfg.Templates != "" {
 		dir = os.DirFS(cfg.Templates)
 	}
-	return template.Load(dir)
+	return template.Load(dir, sandboxtemplates.FS)
 }
 
 func templateFile(cfg config.Config, name string) (template.Template, error) {

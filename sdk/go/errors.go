@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -33,6 +34,9 @@ type Error struct {
 func (e *Error) Error() string {
 	text := e.Detail
 	for _, f := range e.Fields {
+		if strings.Contains(e.Detail, f.Detail) { // it is said already
+			continue
+		}
 		text += fmt.Sprintf("\n  %s: %s", f.Field, f.Detail)
 	}
 	return fmt.Sprintf("%s (%s)", text, e.Code)

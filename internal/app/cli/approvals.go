@@ -45,7 +45,7 @@ func approvalPath(id string) string { return "/api/approvals/" + url.PathEscape(
 func newApprovalsList(api *client.Client) *cobra.Command {
 	query := map[string]*string{}
 	cmd := &cobra.Command{
-		Use: "list", Short: "List requests, newest first", Args: cobra.NoArgs,
+		Use: "ls", Aliases: []string{"list"}, Short: "List requests, newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			values := url.Values{}
 			for name, v := range query {
@@ -117,10 +117,10 @@ func showApproval(api *client.Client, w io.Writer, a sandbox.Approval) error {
 	line("request", a.Request)
 	line("key", a.KeyID)
 	line("hints", string(a.Annotations))
-	line("created", a.CreatedAt.Local().Format(time.DateTime))
-	line("expires", a.ExpiresAt.Local().Format(time.DateTime))
+	line("created", output.Time(a.CreatedAt))
+	line("expires", output.Time(a.ExpiresAt))
 	if d := a.Decision; d != nil {
-		line("decided", strings.TrimSpace(fmt.Sprintf("%s by %s (%s) %s", d.At.Local().Format(time.DateTime), d.By, d.How, d.Scope)))
+		line("decided", strings.TrimSpace(fmt.Sprintf("%s by %s (%s) %s", output.Time(d.At), d.By, d.How, d.Scope)))
 		line("reason", d.Reason)
 	}
 	line("hash", a.ArgsHash)

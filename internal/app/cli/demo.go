@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/runs"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
@@ -219,12 +221,21 @@ func (d *demo) sandbox(ctx context.Context) error {
 	}
 	s := res.Sandbox
 	d.say("Sandbox %s is %s: driver %s, runtime %s, created in %.0f ms, ready %.0f ms later", s.ID, s.State, s.Driver, s.Runtime, s.Timings["create"], s.Timings["ready"])
-	who, err := client.Stream(d.api.SDK().Thread(d.thread).StreamExec(ctx, sdk.Command{Command: "id; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/net/route | wc -l; touch /etc/x"}), d.out, d.out)
+	who, err := d.exec(ctx, sdk.Command{Command: "id; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/net/route | wc -l; touch /etc/x"})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(d.out, "(%d ms)\n", who.DurationMillis)
 	return nil
+}
+
+// exec runs a command and shows its output.
+func (d *demo) exec(ctx context.Context, c sdk.Command) (*sdk.Result, error) {
+	t := d.api.SDK().Thread(d.thread)
+	return runs.Run{
+		Thread: t, Stdout: d.out, Stderr: d.out,
+		Begin: func(ctx context.Context) iter.Seq2[sdk.Event, error] { return t.StreamExec(ctx, c) },
+	}.Follow(ctx)
 }
 
 const demoCSV = "island,area_km2,inhabitants,ferry\nUnst,120.68,634,yes\nYell,212.11,966,yes\nFetlar,40.78,61,yes\nFoula,12.65,38,yes\nFair Isle,7.68,68,yes\nOut Skerries,2.6,35,yes\nMousa,1.8,0,no\n"
@@ -282,7 +293,7 @@ func (d *demo) command(ctx context.Context) error {
 		return errors.New("the message has no code to run")
 	}
 	d.say("The demo has no agent, and runs the message's code itself")
-	res, err := client.Stream(thread.StreamExec(ctx, sdk.Command{Command: code[1], ReportFiles: true}), d.out, d.out)
+	res, err := d.exec(ctx, sdk.Command{Command: code[1], ReportFiles: true})
 	if err != nil {
 		return err
 	}

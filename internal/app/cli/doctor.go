@@ -42,9 +42,8 @@ Exit code: 0 when a server could serve, 1 when there is a problem.`,
 				}
 			}
 			key, keyErr := app.TakeSigningKey() // the MCP servers that are started below must not have it
-			named := cmd.Root().PersistentFlags().Changed("server") || os.Getenv("SKERRY_SERVER") != ""
 			return examination.Run(cmd.Context(), examination.Options{
-				Config: cfg, Loaded: err, Server: api.Server, Key: api.Key, Asked: named, SigningKey: key, SigningKeyErr: keyErr,
+				Config: cfg, Loaded: err, Server: api.Server, Key: api.Key, Asked: api.Named, SigningKey: key, SigningKeyErr: keyErr,
 			}, cmd.OutOrStdout(), cmd.ErrOrStderr(), api.JSON)
 		},
 	}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
@@ -52,7 +52,7 @@ func followEvents(ctx context.Context, api *client.Client, thread, after string,
 
 // eventLine is an event on one line, for a person.
 func eventLine(e sdk.ThreadEvent) string {
-	parts := []string{e.At.Local().Format(time.TimeOnly), argform.Line(string(e.Kind), 40)}
+	parts := []string{output.Time(e.At), argform.Line(string(e.Kind), 40)}
 	if x := e.Exec; x != nil {
 		parts = append(parts, argform.Line(x.ExecID, 64), argform.Line(string(x.Status), 20), argform.Line(x.Subject, 120))
 	}

@@ -101,7 +101,7 @@ func TestMCPExitCodes(t *testing.T) {
 		"wrong arguments":  {"", []string{"call", "shop.order", "--args", `{"what":1}`}, 2, "--interactive"},
 		"two readers":      {"", []string{"call", "shop.order", "--args", "-", "-i"}, 2, "standard input"},
 		"no name":          {"", []string{"call"}, 2, "Usage: skerry mcp call SERVER.TOOL"},
-		"wrong flag":       {"", []string{"list", "--detail"}, 2, "skerry mcp list --help"},
+		"wrong flag":       {"", []string{"list", "--detail"}, 2, "skerry mcp ls --help"},
 		"no tool":          {"", []string{"call", "shop.lst_all"}, 3, "list_all"},
 		"no tool, asked":   {"", []string{"call", "shop.none", "-i"}, 3, "list_all, order"},
 		"no server":        {"", []string{"list", "--server", "shpo"}, 3, "there are: shop"},
@@ -115,14 +115,14 @@ func TestMCPExitCodes(t *testing.T) {
 			t.Errorf("%s: code %d, want %d:\n%s%s", name, code, c.code, out, errs)
 		}
 	}
-	if code, _, errs := run(t, "", "mcp", "lsit"); code != 2 || !strings.Contains(errs, "list, search, call, activate, put-away, generate, login, logout, install, drift and serve") {
+	if code, _, errs := run(t, "", "mcp", "lsit"); code != 2 || !strings.Contains(errs, "ls, add, rm, search, call, activate, put-away, generate, login, logout, install, drift and serve") {
 		t.Errorf("no such command: %d %s", code, errs)
 	}
 	if code, out, _ := run(t, "", "mcp"); code != 0 || !strings.Contains(out, "Exit codes") {
 		t.Errorf("help: %d %s", code, out)
 	}
 	for name, args := range map[string][]string{
-		"nobody there": {"mcp", "list", "--address", "http://127.0.0.1:1"}, "no address": {"mcp", "list", "--address", "nowhere"},
+		"nobody there": {"mcp", "list", "--address", "http://127.0.0.1:1"}, "no address": {"mcp", "list", "--address", "ftp://nowhere"},
 	} {
 		if code, _, errs := run(t, "", args...); code != map[string]int{"nobody there": 1, "no address": 2}[name] {
 			t.Errorf("%s: code %d: %s", name, code, errs)

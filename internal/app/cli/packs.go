@@ -24,7 +24,7 @@ func newPacks(api *client.Client) *cobra.Command {
 		Long: "Lists tool packs: programs outside that offer tools over a connection which they have opened.\nskerry packs call tries one of their tools.",
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "List packs, with their state and who provides them", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		&cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List packs, with their state and who provides them", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return api.Table(cmd, "/api/packs", []string{"id", "version", "state", "tool_count", "running", "tenant", "identity", "source", "since", "error"})
 		}},
 		newPackInspect(api), newPackCall(api), newPackKeys(api),
@@ -60,7 +60,7 @@ func newPackKeys(api *client.Client) *cobra.Command {
 		Long: "Lists, adds and deletes the SSH keys that may provide packs. Those of the file authorized_packs are listed, too, and changed there.\nA bearer key with the role pack (skerry keys create --role pack) provides packs of its tenant.",
 	}
 	cmd.AddCommand(newPackKeyAdd(api),
-		&cobra.Command{Use: "list", Short: "List the keys", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		&cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the keys", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return api.Table(cmd, "/api/packs/keys", []string{"id", "name", "tenant", "packs", "capabilities", "cert_authority", "expires_at", "file", "created_by"})
 		}},
 		&cobra.Command{Use: "rm FINGERPRINT", Short: "Delete a key; what it provides ends within 5 s", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {

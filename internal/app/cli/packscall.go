@@ -72,7 +72,7 @@ func (c *packCall) call(cmd *cobra.Command, pack, tool string, input json.RawMes
 		return nil, err
 	}
 	if !isPack(server.Servers, pack) {
-		return nil, exit.With(exit.NoTool, "the thread has no pack %q; `skerry packs list` shows those of the server", pack)
+		return nil, exit.With(exit.NoTool, "the thread has no pack %q; `skerry packs ls` shows those of the server", pack)
 	}
 	if c.thread == "" {
 		defer c.forget(cmd, thread)

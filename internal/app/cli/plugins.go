@@ -43,7 +43,7 @@ func newPlugins(api *client.Client) *cobra.Command {
 	}
 	source.add(add)
 	market.AddCommand(add,
-		&cobra.Command{Use: "list", Short: "List marketplaces", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		&cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List marketplaces", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return api.Table(cmd, "/api/marketplaces", []string{"name", "source.from", "source.commit", "added_at"})
 		}},
 		&cobra.Command{Use: "rm NAME", Short: "Remove a marketplace; what was installed from it stays", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,7 +51,7 @@ func newPlugins(api *client.Client) *cobra.Command {
 		}},
 	)
 	cmd.AddCommand(newPluginsInspect(api), newPluginsInstall(api), newPluginsValues(api), market,
-		&cobra.Command{Use: "list", Short: "List your plugins", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		&cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List your plugins", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return api.Table(cmd, "/api/plugins", []string{"name", "version", "enabled", "shared", "source.kind", "source.from", "digest"})
 		}},
 		newPluginsSwitch(api, "enable", true), newPluginsSwitch(api, "disable", false),

@@ -8,11 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/audit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/mcp"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/profiles"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/runs"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/skills"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
@@ -46,26 +48,39 @@ func NewRoot() *cobra.Command {
 		Use:           "skerry",
 		Short:         "Sealed sandboxes for AI agents",
 		Long:          "Skerry runs a sealed sandbox for every conversation of an agent.\n\n`skerry serve` starts the server; `skerry demo` shows what it does; `skerry doctor` says what is wrong; the other commands talk to a server.",
+		Version:       buildinfo.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	var api client.Client
-	root.PersistentFlags().StringVar(&api.Server, "server", app.EnvOr("SKERRY_SERVER", "http://127.0.0.1:8080"), "address of the server (SKERRY_SERVER)")
-	root.PersistentFlags().StringVar(&api.Key, "api-key", "", "bearer key (default: SKERRY_API_KEY)")
+	root.PersistentFlags().StringVar(&api.Server, "server", "", "address of the server (default: SKERRY_SERVER, the profile in use, or "+client.DefaultServer+")")
+	root.PersistentFlags().StringVar(&api.Key, "api-key", "", "bearer key (default: SKERRY_API_KEY, or that of the profile)")
+	root.PersistentFlags().StringVar(&api.Profile, "profile", "", "profile to use (default: SKERRY_PROFILE, or what `skerry use` chose)")
 	root.PersistentFlags().BoolVar(&api.JSON, "json", false, "print JSON")
-	root.PersistentPreRun = func(*cobra.Command, []string) {
-		if api.Key == "" { // not the flag's default, which --help prints
-			api.Key = os.Getenv("SKERRY_API_KEY")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if err := api.Resolve(); err != nil {
+			return exit.As(exit.Usage, err)
 		}
+		return nil
 	}
-	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), newExec(&api), newCode(&api), newCommands(&api), newContexts(&api), newThread(&api), newEvents(&api), audit.New(&api), newApprovals(&api), mcp.New(&api), newPacks(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), skills.New(&api), newTemplates(&api), newUsage(&api), newVersion())
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return exit.With(exit.Usage, "%w\nTry `%s --help`", err, c.CommandPath())
+	})
+	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), runs.NewExec(&api), runs.NewCode(&api), newCommands(&api), runs.NewContexts(&api), newThread(&api), newEvents(&api), audit.New(&api), newApprovals(&api), mcp.New(&api), newPacks(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), skills.New(&api), newTemplates(&api), newUsage(&api), newVersion(&api))
+	root.AddCommand(runs.Commands(&api)...)
+	root.AddCommand(profiles.Commands(&api)...)
+	finish(root)
+	complete(root, &api)
 	return root
 }
 
-func newVersion() *cobra.Command {
+func newVersion(api *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if api.JSON {
+				return output.JSON(cmd.OutOrStdout(), map[string]string{"version": buildinfo.Version()})
+			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), "skerry", buildinfo.Version())
 			return err
 		},

@@ -150,7 +150,7 @@ func TestSkillsLintAndPack(t *testing.T) {
 	wants(t, 3, []string{"no such file"}, "skills", "lint", "none")
 	wants(t, 3, []string{"no folder"}, "skills", "pack", "none")
 	wants(t, 2, []string{"Usage"}, "skills", "lint")
-	wants(t, 2, []string{"there is no command"}, "skills", "remove")
+	wants(t, 2, []string{"there is no command"}, "skills", "frobnicate")
 	var list []struct {
 		Name     string
 		OK       bool

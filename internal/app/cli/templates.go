@@ -23,6 +23,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/template"
 	"github.com/skerry-sandbox/skerry/internal/template/sbom"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
+	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
 func newTemplates(api *client.Client) *cobra.Command {
@@ -31,14 +32,14 @@ func newTemplates(api *client.Client) *cobra.Command {
 		Long: "A template is a YAML file that says what a kind of sandbox is made of: its image, limits and languages (docs/templates.md).\n\n" +
 			"`lint` works on files of this machine and needs no server, `pool` runs where the server does. The others talk to one.\n\n" +
 			"Exit codes: 0 all is well; 1 a test fails, a file is wrong, or the server does not answer.",
-		Example: "  skerry templates list\n  skerry templates lint sandbox-templates\n  skerry templates test data\n  skerry templates sbom data > data.cdx.json",
+		Example: "  skerry templates ls\n  skerry templates lint sandbox-templates\n  skerry templates test data\n  skerry templates sbom data > data.cdx.json",
 	}
-	cmd.AddCommand(newTemplatesList(api), newTemplatesLint(api), newTemplatesTest(api), newTemplatesSBOM(api), newTemplatesPool())
+	cmd.AddCommand(newTemplatesList(api), newTemplatesNew(), newTemplatesLint(api), newTemplatesTest(api), newTemplatesSBOM(api), newTemplatesPool())
 	return cmd
 }
 
 func newTemplatesList(api *client.Client) *cobra.Command {
-	return &cobra.Command{Use: "list", Short: "List the server's templates", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the server's templates", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return api.Table(cmd, "/api/templates", []string{"name", "runtime", "languages", "limits.memory_bytes", "limits.cpu_millis", "description"})
 	}}
 }
@@ -76,9 +77,9 @@ func lintTemplates(path string) (names []string, err error) {
 	}
 	var list []template.Template
 	if info.IsDir() {
-		list, err = template.Load(os.DirFS(path))
+		list, err = template.Load(os.DirFS(path), sandboxtemplates.FS)
 	} else {
-		list, err = template.Load(oneFile{os.DirFS(filepath.Dir(path)), filepath.Base(path)})
+		list, err = template.Load(oneFile{os.DirFS(filepath.Dir(path)), filepath.Base(path)}, os.DirFS(filepath.Dir(path)), sandboxtemplates.FS)
 	}
 	for _, t := range list {
 		names = append(names, t.Name)

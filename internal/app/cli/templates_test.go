@@ -41,3 +41,25 @@ func TestTemplatesLint(t *testing.T) {
 		t.Error("a file that is not there was taken")
 	}
 }
+
+// TestTemplatesNew: what is written can be read, and a package is no option of pip.
+func TestTemplatesNew(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := runTemplates(t, "new", "reports", "--dir", dir, "--image", "registry.example/reports:3"); err != nil {
+		t.Fatal(out, err)
+	}
+	if out, err := runTemplates(t, "lint", dir); err != nil || !strings.Contains(out, "reports") {
+		t.Error(out, err)
+	}
+	if _, err := runTemplates(t, "new", "reports", "--dir", dir); err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Error(err)
+	}
+	if text, err := dockerfile("skerry/base:latest", []string{"pandas==2.3.3", "uvicorn[standard]>=0.30,<1"}); err != nil || !strings.HasPrefix(text, "FROM skerry/base:latest\nUSER root\nRUN [\"python3\",\"-m\",\"pip\"") {
+		t.Error(text, err)
+	}
+	for _, bad := range []string{"--index-url=https://evil.example", "-r", "a b", "git+https://x", "a\nRUN x", ""} {
+		if text, err := dockerfile("x", []string{bad}); err == nil {
+			t.Errorf("%q: %s", bad, text)
+		}
+	}
+}

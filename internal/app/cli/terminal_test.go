@@ -19,6 +19,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 )
 
+// leaveTerminal is the end of what a terminal is sent.
+const leaveTerminal = "\x1b[?1000;1002;1003;1004;1005;1006;1015;2004l\x1b[?1047l\x1b[?25h\x1b[?7h\x1b[?1l\x1b>\x1b(B\x1b[0m"
+
 // terminalServer plays the API: its terminal breaks off once, and ends when it was told "exit".
 type terminalServer struct {
 	mu    sync.Mutex

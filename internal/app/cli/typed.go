@@ -10,6 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/runs"
 )
 
 func newCommands(api *client.Client) *cobra.Command {
@@ -23,7 +24,7 @@ func newCommands(api *client.Client) *cobra.Command {
 			text := strings.Join(args[1:], " ")
 			if text == "-" {
 				var err error
-				if text, err = readText(cmd.InOrStdin(), text); err != nil {
+				if text, err = runs.ReadText(cmd.InOrStdin(), text); err != nil {
 					return err
 				}
 			}
@@ -46,7 +47,7 @@ func newCommands(api *client.Client) *cobra.Command {
 	}
 	output.RawFlag(run, &raw)
 	cmd.AddCommand(run, &cobra.Command{
-		Use: "list PLUGIN", Short: "List the commands of a plugin, and its skills that people may call", Args: cobra.ExactArgs(1),
+		Use: "ls PLUGIN", Aliases: []string{"list"}, Short: "List the commands of a plugin, and its skills that people may call", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return api.Table(cmd, "/api/plugins/"+url.PathEscape(args[0])+"/commands?skills=true", []string{"name", "kind", "argument_hint", "description"})
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
@@ -22,7 +23,7 @@ import (
 // New is `skerry audit`.
 func New(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Read the audit log"}
-	cmd.AddCommand(newAuditQuery(api), newAuditTail(api), newAuditExport(api), newAuditVerify(api), newAuditCheckpoint(api), newAuditKeys(api))
+	cmd.AddCommand(newAuditQuery(api), newAuditCalls(api), newAuditShow(api), newAuditReport(api), newAuditTail(api), newAuditExport(api), newAuditVerify(api), newAuditCheckpoint(api), newAuditKeys(api))
 	return cmd
 }
 
@@ -30,20 +31,24 @@ func New(api *client.Client) *cobra.Command {
 var auditColumns = []string{"time", "phase", "action", "subject", "outcome", "ms", "user", "thread", "exec", "id", "parent"}
 
 // auditFilters are the flags that select records, as the API has them.
-func auditFilters(cmd *cobra.Command) func() url.Values {
+func auditFilters(cmd *cobra.Command) func() (url.Values, error) {
 	names := []string{"thread", "user", "exec", "action", "tool", "outcome"}
 	for _, name := range names {
 		cmd.Flags().String(name, "", "only records with this "+name)
 	}
-	cmd.Flags().String("since", "", "only from this time on: RFC 3339, or how long ago, such as 2h")
-	cmd.Flags().String("until", "", "only before this time")
+	cmd.Flags().String("since", "", "only from this time on: "+output.TimeHelp)
+	cmd.Flags().String("until", "", "only before this time, written likewise")
 	cmd.Flags().StringP("text", "q", "", "only records that have this text anywhere")
-	return func() url.Values {
+	return func() (url.Values, error) {
 		q := url.Values{}
 		for _, name := range append(names, "since", "until", "text") {
 			value, _ := cmd.Flags().GetString(name) // it is one of the above
-			if ago, err := time.ParseDuration(value); err == nil && (name == "since" || name == "until") {
-				value = time.Now().Add(-ago).UTC().Format(time.RFC3339Nano)
+			if value != "" && (name == "since" || name == "until") {
+				at, err := output.ParseTime(value, time.Now())
+				if err != nil {
+					return nil, exit.With(exit.Usage, "--%s: %w", name, err)
+				}
+				value = at.UTC().Format(time.RFC3339Nano)
 			}
 			if name == "text" {
 				name = "q"
@@ -52,7 +57,7 @@ func auditFilters(cmd *cobra.Command) func() url.Values {
 				q.Set(name, value)
 			}
 		}
-		return q
+		return q, nil
 	}
 }
 
@@ -68,9 +73,16 @@ func newAuditQuery(api *client.Client) *cobra.Command {
 		if limit < 1 {
 			return fmt.Errorf("--limit %d: use 1 or more", limit)
 		}
-		items, err := records(cmd.Context(), api, query(), limit)
+		q, err := query()
 		if err != nil {
 			return err
+		}
+		items, more, err := records[map[string]any](cmd.Context(), api, q, limit)
+		if err != nil {
+			return err
+		}
+		if more {
+			defer client.Stopped(cmd, len(items))
 		}
 		if api.JSON {
 			return output.JSON(output.Writer(cmd.OutOrStdout(), false), items)
@@ -80,25 +92,25 @@ func newAuditQuery(api *client.Client) *cobra.Command {
 	return cmd
 }
 
-// records asks for as many pages as it takes.
-func records(ctx context.Context, api *client.Client, q url.Values, limit int) (all []map[string]any, err error) {
-	all = []map[string]any{}
+// records asks for as many pages as it takes. more: there are others behind them.
+func records[T any](ctx context.Context, api *client.Client, q url.Values, limit int) (all []T, more bool, err error) {
+	all = []T{}
 	for len(all) < limit {
 		q.Set("limit", fmt.Sprint(min(limit-len(all), 1000)))
 		var page struct {
-			Items []map[string]any `json:"items"`
-			Next  string           `json:"next_cursor"`
+			Items []T    `json:"items"`
+			Next  string `json:"next_cursor"`
 		}
 		if err := api.Call(ctx, http.MethodGet, "/api/audit?"+q.Encode(), nil, &page); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		all = append(all, page.Items...)
 		if page.Next == "" {
-			break
+			return all, false, nil
 		}
 		q.Set("cursor", page.Next)
 	}
-	return all, nil
+	return all, true, nil
 }
 
 func newAuditExport(api *client.Client) *cobra.Command {
@@ -112,7 +124,10 @@ func newAuditExport(api *client.Client) *cobra.Command {
 	cmd.Flags().StringVar(&format, "format", format, "jsonl, ocsf or csv")
 	cmd.Flags().StringVarP(&file, "output", "o", file, "file to write, which must not be there yet; - is standard output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		q := query()
+		q, err := query()
+		if err != nil {
+			return err
+		}
 		q.Set("format", format)
 		res, err := api.Request(cmd.Context(), sdk.Request{Method: http.MethodGet, Path: "/api/audit/export", Query: q})
 		if err != nil {
@@ -147,8 +162,12 @@ func newAuditTail(api *client.Client) *cobra.Command {
 	query := auditFilters(cmd)
 	output.RawFlag(cmd, &raw)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		t := &tail{api: api, out: cmd.OutOrStdout(), raw: raw, tty: output.OnTerminal(cmd.OutOrStdout())}
-		f, err := filterOf(query())
+		t := &tail{api: api, out: cmd.OutOrStdout(), raw: raw}
+		q, err := query()
+		if err != nil {
+			return err
+		}
+		f, err := filterOf(q)
 		if err != nil {
 			return err
 		}
@@ -179,7 +198,6 @@ type tail struct {
 	api *client.Client
 	out io.Writer
 	raw bool
-	tty bool
 }
 
 func (t *tail) run(ctx context.Context, f sdk.AuditFilter) error {
@@ -196,15 +214,6 @@ func (t *tail) run(ctx context.Context, f sdk.AuditFilter) error {
 	}
 	return nil
 }
-
-// Colours of outcomes, and what ends them.
-const (
-	green  = "\x1b[32m"
-	red    = "\x1b[31m"
-	yellow = "\x1b[33m"
-	dim    = "\x1b[2m"
-	plain  = "\x1b[0m"
-)
 
 func (t *tail) show(data string) error {
 	if t.api.JSON {
@@ -225,20 +234,17 @@ func (t *tail) show(data string) error {
 		}
 		return argform.Line(s, most)
 	}
-	outcome, colour := r.Outcome, yellow
+	outcome, colour := r.Outcome, output.Yellow
 	switch {
 	case r.Phase == "attempt":
-		outcome, colour = "…", dim
+		outcome, colour = "…", output.Dim
 	case outcome == "ok" || outcome == "exited" || outcome == "":
-		colour = green
+		colour = output.Green
 	case outcome == "denied" || outcome == "error":
-		colour = red
+		colour = output.Red
 	}
-	outcome = fmt.Sprintf("%-8s", text(outcome, 20))
-	if t.tty {
-		outcome = colour + outcome + plain
-	}
-	line := fmt.Sprintf("%s  %s  %-16s  %s/%s  %s", r.Time.Local().Format("15:04:05.000"), outcome, text(r.Action, 40), text(r.User, 40), text(r.Thread, 40), text(r.Subject, 160))
+	outcome = output.Coloured(t.out, colour, fmt.Sprintf("%-8s", text(outcome, 20)))
+	line := fmt.Sprintf("%s  %s  %-16s  %s/%s  %s", output.Time(r.Time), outcome, text(r.Action, 40), text(r.User, 40), text(r.Thread, 40), text(r.Subject, 160))
 	if r.Detail != "" {
 		line += "  (" + text(r.Detail, 120) + ")"
 	}

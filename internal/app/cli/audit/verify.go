@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -162,7 +161,7 @@ func (f verifyFlags) held(stdin io.Reader, keys []verify.PublicKey) ([]record.He
 
 func printVerdict(w io.Writer, res verify.Result) error {
 	for _, s := range res.Writers {
-		fmt.Fprintf(w, "%s  complete to record %d, of %s", s.Writer, s.Seq, s.Time.UTC().Format(time.RFC3339))
+		fmt.Fprintf(w, "%s  complete to record %d, of %s", s.Writer, s.Seq, output.Time(s.Time))
 		switch {
 		case s.SignedSeq > 0:
 			fmt.Fprintf(w, "; signed to record %d at %s with key %s", s.SignedSeq, s.SignedAt, s.SignedWith)
@@ -238,7 +237,7 @@ func newAuditKeys(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "keys", Short: "The keys that sign the audit log of this host"}
 	var dir, file string
 	list := &cobra.Command{
-		Use: "list", Short: "List the public keys that sign and signed it, oldest first", Args: cobra.NoArgs,
+		Use: "ls", Aliases: []string{"list"}, Short: "List the public keys that sign and signed it, oldest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			entries, err := signing.List(filepath.Join(dir, "audit"))
 			if err != nil {
@@ -255,7 +254,7 @@ func newAuditKeys(api *client.Client) *cobra.Command {
 				if len(e.Handed) > 0 {
 					by = e.Former
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s  since %s  vouched for by %s\n  %x\n", e.ID, e.Since.Format(time.RFC3339), by, []byte(e.Public))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s  since %s  vouched for by %s\n  %x\n", e.ID, output.Time(e.Since), by, []byte(e.Public))
 			}
 			return nil
 		},

@@ -2,10 +2,10 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,7 +17,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
@@ -26,6 +25,9 @@ type Client struct {
 	Server string // its address
 	Key    string
 	JSON   bool // answers are printed as JSON
+
+	Profile string // of which both are when nothing else names them
+	Named   bool   // Server was named, by a flag, the environment or a profile
 }
 
 // Limits of what a client takes of a server.
@@ -68,9 +70,13 @@ func (c *Client) Send(ctx context.Context, path, contentType string, content io.
 func Explain(err error) error {
 	var answered *sdk.Error
 	var connection *url.Error
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &answered):
 		return sandbox.Errorf(sandbox.Kind(answered.Code), "%s", answered)
+	case errors.As(err, &syntax), errors.As(err, &kind):
+		return errors.New("the server answered what this program does not understand. Is it a Skerry server, of about the same version?")
 	case errors.As(err, &connection):
 		return fmt.Errorf("%w\nIs a server running there? `skerry serve` starts one; --server names another address", err)
 	}
@@ -80,36 +86,15 @@ func Explain(err error) error {
 // Result is an exec as the API shows it.
 type Result = sdk.Result
 
-// Stream runs something, writes its output as it comes, and returns its result.
-func Stream(events iter.Seq2[sdk.Event, error], stdout, stderr io.Writer) (*Result, error) {
-	for e, err := range events {
-		if err != nil {
-			return nil, Explain(err)
-		}
-		switch e.Type {
-		case sdk.Stdout:
-			_, err = stdout.Write(e.Data)
-		case sdk.Stderr:
-			_, err = stderr.Write(e.Data)
-		case sdk.ApprovalRequired:
-			id := argform.Line(e.Approval.ID, 64)
-			_, err = fmt.Fprintf(stderr, "skerry: %s waits for an approval: skerry approvals show %s, approve %s, deny %s\n", argform.Line(e.Approval.Tool, 200), id, id, id)
-		case sdk.Exit:
-			return e.Result, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return nil, errors.New("the stream ended before the exec did")
-}
-
 // Ending is how an exec that ended otherwise than by itself ends the command line.
 func Ending(r *Result) error {
 	if r.ExitCode == nil && r.Context != nil {
 		return fmt.Errorf("the exec ended by %s after %d ms; its context is %s: %s", r.Status, r.DurationMillis, r.Context.State, r.Context.Detail)
 	}
 	if r.ExitCode == nil {
+		if r.Status == sdk.StatusTimeout {
+			return fmt.Errorf("the exec ended by timeout after %d ms; --timeout allows more", r.DurationMillis)
+		}
 		return fmt.Errorf("the exec ended by %s after %d ms", r.Status, r.DurationMillis)
 	}
 	if *r.ExitCode != 0 {
@@ -122,14 +107,27 @@ func Ending(r *Result) error {
 func (c *Client) Table(cmd *cobra.Command, path string, columns []string) error {
 	var list struct {
 		Items []map[string]any `json:"items"`
+		Next  string           `json:"next_cursor"`
 	}
 	if err := c.Call(cmd.Context(), http.MethodGet, path, nil, &list); err != nil {
 		return err
+	}
+	if list.Next != "" {
+		defer Stopped(cmd, len(list.Items))
 	}
 	if c.JSON {
 		return output.JSON(cmd.OutOrStdout(), list.Items)
 	}
 	return output.Table(cmd.OutOrStdout(), list.Items, columns)
+}
+
+// Stopped says that a list is longer than what is shown of it.
+func Stopped(cmd *cobra.Command, shown int) {
+	more := "the API has the rest"
+	if cmd.Flags().Lookup("limit") != nil {
+		more = "--limit shows more"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "skerry: these are the first %d, and there are more: %s\n", shown, more) //nolint:errcheck // nothing else can be told
 }
 
 // ThreadPath is the path of something of a thread in the API.

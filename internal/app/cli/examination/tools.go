@@ -107,12 +107,12 @@ func (e toolChecks) mcpServers(ctx context.Context, r *doctor.Report) {
 		case s.State == "needs_login":
 			r.Warn(s.Name, "log in: skerry mcp login "+s.Name, "wants a login first (%s)", s.Transport)
 		case s.Error != "":
-			r.Warn(s.Name, "try it alone: skerry mcp list --server "+s.Name+" --config "+e.cfg.Extensions, "%s: %s", s.Transport, s.Error)
+			r.Warn(s.Name, "try it alone: skerry mcp ls --server "+s.Name+" --config "+e.cfg.Extensions, "%s: %s", s.Transport, s.Error)
 		case s.State == "ready":
 			r.OK(s.Name, "%s; connected, %s", s.Transport, output.Count(s.ToolCount, "tool"))
 			e.toolFindings(ctx, r, s.Name)
 		default:
-			r.Warn(s.Name, "try it alone: skerry mcp list --server "+s.Name+" --config "+e.cfg.Extensions+" (a first start may fetch packages)", "%s; did not answer within %s", s.Transport, time.Since(began).Round(time.Second))
+			r.Warn(s.Name, "try it alone: skerry mcp ls --server "+s.Name+" --config "+e.cfg.Extensions+" (a first start may fetch packages)", "%s; did not answer within %s", s.Transport, time.Since(began).Round(time.Second))
 		}
 	}
 }
@@ -281,7 +281,7 @@ func (t *skillTally) run(name string, sk sandbox.Skill, set *skills.Set) {
 
 func (t *skillTally) sum() {
 	if t.told > maxNamed {
-		t.r.Warn("", "skerry skills list --json names all", "%d more notes on skills", t.told-maxNamed)
+		t.r.Warn("", "skerry skills ls --json names all", "%d more notes on skills", t.told-maxNamed)
 	}
 	text := fmt.Sprintf("%d load, %d do not, %d have findings", t.loaded, t.broken, t.findings)
 	if t.prober == nil {

@@ -61,7 +61,10 @@ func Of(err error) error {
 // Arguments makes a wrong number of arguments a usage error.
 func Arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
+		var said *Failure
+		if err := check(cmd, args); errors.As(err, &said) {
+			return err
+		} else if err != nil {
 			return With(Usage, "%w\nUsage: %s", err, cmd.UseLine())
 		}
 		return nil

@@ -100,7 +100,7 @@ func (c *mcpCall) run(cmd *cobra.Command, name string) (err error) {
 	defer cancel()
 	res, err := source.call(ctx, name, input)
 	if sandbox.KindOf(err) == sandbox.Invalid && !c.interactive {
-		return exit.With(exit.Usage, "%w\n--interactive asks for each argument; `skerry mcp list --detailed` shows them", err)
+		return exit.With(exit.Usage, "%w\n--interactive asks for each argument; `skerry mcp ls --detailed` shows them", err)
 	}
 	if err != nil {
 		return exit.Of(err)

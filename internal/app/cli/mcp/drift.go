@@ -31,12 +31,16 @@ func (f *mcpFlags) server() *client.Client {
 	if f.address == "" {
 		return f.api
 	}
-	return &client.Client{Server: strings.TrimSuffix(f.address, "/"), Key: f.api.Key, JSON: f.api.JSON}
+	address, err := client.Address(f.address)
+	if err != nil {
+		address = f.address // the request says what is wrong with it
+	}
+	return &client.Client{Server: address, Key: f.api.Key, JSON: f.api.JSON}
 }
 
 func newMCPDriftList(f *mcpFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "list [SERVER]", Short: "List changed tools, with what has changed", Args: cobra.MaximumNArgs(1),
+		Use: "ls [SERVER]", Aliases: []string{"list"}, Short: "List changed tools, with what has changed", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/api/mcp/drift"
 			if len(args) > 0 {

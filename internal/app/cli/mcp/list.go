@@ -21,9 +21,9 @@ func newMCPList(f *mcpFlags) *cobra.Command {
 	var servers []string
 	var detailed bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "List MCP servers and their tools",
+		Use: "ls", Aliases: []string{"list"}, Short: "List MCP servers and their tools",
 		Long:    "Lists MCP servers and their tools, with a line of description each.\n\n" + whereHelp + "\n\n" + exitCodesHelp,
-		Example: "  skerry mcp list\n  skerry mcp list --server filesystem --detailed\n  skerry mcp list --json | jq -r '.servers[].tools[].name'",
+		Example: "  skerry mcp ls\n  skerry mcp ls --server filesystem --detailed\n  skerry mcp ls --json | jq -r '.servers[].tools[].name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)

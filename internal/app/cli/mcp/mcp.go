@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -66,14 +65,14 @@ func New(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mcp", Short: "List, find and call tools of MCP servers, generate code that calls them, install them, log in there, and serve a thread over stdio",
 		Long: "Lists, finds and calls tools of MCP servers, and generates code that calls them.\n\n" + whereHelp + "\n\n" + exitCodesHelp,
-		Example: "  skerry mcp list\n  skerry mcp call filesystem.read_text_file --interactive\n" +
+		Example: "  skerry mcp ls\n  skerry mcp call filesystem.read_text_file --interactive\n" +
 			"  skerry mcp generate --output code && python3 code/example.py",
 		// cobra takes an unknown word below a group for a wish to see its help, and calls that success.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return exit.With(exit.Usage, "there is no command %q; there are: list, search, call, activate, put-away, generate, login, logout, install, drift and serve", args[0])
+			return exit.With(exit.Usage, "there is no command %q; there are: ls, add, rm, search, call, activate, put-away, generate, login, logout, install, drift and serve", args[0])
 		},
 	}
 	flags := cmd.PersistentFlags()
@@ -81,7 +80,7 @@ func New(api *client.Client) *cobra.Command {
 	flags.StringVar(&f.file, "config", "", "start the MCP servers of this file here, without a Skerry server")
 	flags.StringVar(&f.thread, "thread", "cli", "thread in whose name tools are listed and called at a Skerry server")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "for all of it, the answers of a person aside")
-	cmd.AddCommand(newMCPList(f), newMCPSearch(f), newMCPCall(f), newMCPActivate(f), newMCPPutAway(f), newMCPGenerate(f), newMCPLogin(f), newMCPLogout(f), newMCPInstall(f), newMCPDrift(f), newMCPServe(f))
+	cmd.AddCommand(newMCPList(f), newMCPAdd(f), newMCPRemove(f), newMCPSearch(f), newMCPCall(f), newMCPActivate(f), newMCPPutAway(f), newMCPGenerate(f), newMCPLogin(f), newMCPLogout(f), newMCPInstall(f), newMCPDrift(f), newMCPServe(f))
 	for _, sub := range cmd.Commands() {
 		sub.Args = exit.Arguments(sub.Args)
 		sub.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -105,8 +104,8 @@ func (f *mcpFlags) open(cmd *cobra.Command, servers []string) (toolSource, []str
 		}
 		names = append(names, s)
 	}
-	if root := cmd.Root().PersistentFlags().Lookup("server"); address == "" {
-		address, named = root.Value.String(), root.Changed || os.Getenv("SKERRY_SERVER") != ""
+	if address == "" {
+		address, named = f.api.Server, f.api.Named
 	}
 	if f.file != "" {
 		if f.address != "" {
@@ -115,10 +114,11 @@ func (f *mcpFlags) open(cmd *cobra.Command, servers []string) (toolSource, []str
 		s, err := openLocal(f.file)
 		return s, names, err
 	}
-	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, nil, exit.With(exit.Usage, "the server's address is %q: it has to look like http://127.0.0.1:8080", address)
+	address, err := client.Address(address)
+	if err != nil {
+		return nil, nil, exit.As(exit.Usage, err)
 	}
-	api := &client.Client{Server: strings.TrimSuffix(address, "/"), Key: f.api.Key, JSON: f.api.JSON}
+	api := &client.Client{Server: address, Key: f.api.Key, JSON: f.api.JSON}
 	if named || listening(cmd.Context(), api.Server) {
 		return &remoteTools{api: api, thread: f.thread}, names, nil
 	}

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
@@ -22,8 +23,7 @@ func OnTerminal(w io.Writer) bool {
 	if !ok {
 		return false
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return term.IsTerminal(int(f.Fd()))
 }
 
 // Plain is text for w: as it is for a file or a program, without what a terminal would act on for a
@@ -80,6 +80,50 @@ func Table(w io.Writer, items []map[string]any, columns []string) error {
 	return tw.Flush()
 }
 
+// Colours of what is shown on a terminal.
+const (
+	Green  = "\x1b[32m"
+	Red    = "\x1b[31m"
+	Yellow = "\x1b[33m"
+	Dim    = "\x1b[2m"
+)
+
+// Colours reports whether w is a terminal that is to have colours (https://no-color.org).
+func Colours(w io.Writer) bool {
+	return OnTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// Coloured returns text in a colour when w is to have colours.
+func Coloured(w io.Writer, colour, text string) string {
+	if !Colours(w) {
+		return text
+	}
+	return colour + text + "\x1b[0m"
+}
+
+// CSV writes a table for spreadsheets. No cell is taken for a formula.
+func CSV(w io.Writer, header []string, rows [][]string) error {
+	out := csv.NewWriter(w)
+	out.UseCRLF = true
+	if err := out.Write(header); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		safe := make([]string, len(row))
+		for i, cell := range row {
+			if text := strings.TrimLeft(cell, " \u00a0\u3000"); text != "" && strings.ContainsRune("=+-@\t\r\n|%＝＋－＠", []rune(text)[0]) {
+				cell = "'" + cell
+			}
+			safe[i] = cell
+		}
+		if err := out.Write(safe); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
 const maxCell = 44
 
 // Cell is a field of item as one short line. Control characters in it come from hostile text and
@@ -100,7 +144,7 @@ func Cell(item map[string]any, path string) string {
 	case string:
 		text = x
 		if at, err := time.Parse(time.RFC3339Nano, x); err == nil {
-			text = at.Format("15:04:05.000")
+			text = Time(at)
 		}
 	case float64:
 		text = strconv.FormatFloat(x, 'f', -1, 64)

@@ -1,4 +1,4 @@
-package cli
+package runs
 
 import (
 	"encoding/base64"
@@ -15,8 +15,8 @@ import (
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
-// newContexts is "skerry contexts": the interpreters of a thread that keep their variables.
-func newContexts(api *client.Client) *cobra.Command {
+// NewContexts is "skerry contexts": the interpreters of a thread that keep their variables.
+func NewContexts(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "contexts", Short: "List, make, restart and end interpreters that keep their variables"}
 	var lang string
 	add := &cobra.Command{
@@ -35,7 +35,7 @@ func newContexts(api *client.Client) *cobra.Command {
 	}
 	add.Flags().StringVar(&lang, "lang", "python", "py, ts or js")
 	cmd.AddCommand(add,
-		&cobra.Command{Use: "ls THREAD", Short: "List the contexts of a thread", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		&cobra.Command{Use: "ls THREAD", Aliases: []string{"list"}, Short: "List the contexts of a thread", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			return api.Table(cmd, client.ThreadPath(args[0], "contexts"), []string{"context_id", "language", "state", "runs", "last_used_at"})
 		}},
 		contextCommand(api, "restart", "Empty a context, or start a lost one again", http.MethodPost, "restart"),

@@ -1,8 +1,10 @@
 package skills
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
+	"github.com/skerry-sandbox/skerry/internal/app/cli/runs"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
@@ -34,15 +37,15 @@ func New(api *client.Client) *cobra.Command {
 		Use: "skills", Short: "List, check, pack, install and run skills",
 		Long: "A skill is a folder with a SKILL.md that tells an agent how to do something, and the scripts for it.\n\n" +
 			"`lint` and `pack` work on folders of this machine and need no server. The others talk to one.\n\n" + skillsExitCodes,
-		Example: "  skerry skills lint my-skill\n  skerry skills pack my-skill\n  skerry skills install my-skill.skill\n  skerry skills list",
+		Example: "  skerry skills lint my-skill\n  skerry skills pack my-skill\n  skerry skills install my-skill.skill\n  skerry skills ls",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return exit.With(exit.Usage, "there is no command %q; there are: list, lint, pack, install and run", args[0])
+			return exit.With(exit.Usage, "there is no command %q; there are: ls, new, lint, pack, install, enable, disable, rm and run", args[0])
 		},
 	}
-	cmd.AddCommand(newSkillsList(api), newSkillsLint(api), newSkillsPack(api), newSkillsInstall(api), newSkillsRun(api))
+	cmd.AddCommand(newSkillsList(api), newSkillsNew(), newSkillsSwitch(api, "enable", true), newSkillsSwitch(api, "disable", false), newSkillsRemove(api), newSkillsLint(api), newSkillsPack(api), newSkillsInstall(api), newSkillsRun(api))
 	for _, sub := range cmd.Commands() {
 		sub.Args = exit.Arguments(sub.Args)
 		sub.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -69,11 +72,11 @@ func skillFailed(err error) error {
 func newSkillsList(api *client.Client) *cobra.Command {
 	var template string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the skills of a server",
+		Use: "ls", Aliases: []string{"list"}, Short: "List the skills of a server",
 		Long: "Lists the skills that you have on a server: the public ones, your own, and those of plugins.\n" +
 			"A skill that does not load is listed, too, with what is wrong. RUNS says whether what a skill needs is in the\n" +
 			"sandboxes of a template; --json names what is missing.",
-		Example: "  skerry skills list\n  skerry skills list --template office\n  skerry skills list --json | jq -r '.[] | select(.enabled) | .name'",
+		Example: "  skerry skills ls\n  skerry skills ls --template office\n  skerry skills ls --json | jq -r '.[] | select(.enabled) | .name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			skills, err := listSkills(api, cmd, template)
@@ -201,7 +204,11 @@ func newSkillsRun(api *client.Client) *cobra.Command {
 				}
 				script.Stdin = string(text)
 			}
-			res, err := client.Stream(api.SDK().Thread(args[0]).StreamSkill(cmd.Context(), args[1], script), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			t := api.SDK().Thread(args[0])
+			res, err := runs.Run{
+				Thread: t, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(),
+				Begin: func(ctx context.Context) iter.Seq2[sdk.Event, error] { return t.StreamSkill(ctx, args[1], script) },
+			}.Follow(cmd.Context())
 			if err != nil {
 				return skillFailed(err)
 			}
