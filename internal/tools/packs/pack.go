@@ -122,6 +122,14 @@ func (p *Pack) errStopping() error {
 	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: it is stopping, and takes no new calls", p.key.id))
 }
 
+// errLost is what the caller of a call is told when its stream has ended. sent: the pack knows of the call.
+func (p *Pack) errLost(sent bool, why error) error {
+	if sent {
+		return sandbox.Errorf(sandbox.Unavailable, "the pack %q went while the call ran, and the call may have had its effect: %s", p.key.id, detailOf(why))
+	}
+	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: %s", p.key.id, detailOf(why)))
+}
+
 // away reports whether the pack is connected to no server.
 func (p *Pack) away() bool {
 	p.mu.Lock()

@@ -256,6 +256,18 @@ func (r *Registry) errTaken(key packKey) error {
 	return nil
 }
 
+// again says why the session of a pack may not go on: a server of the configuration has its name now, or its credential
+// is not good any more.
+func (r *Registry) again(ctx context.Context, key packKey, g Grant) error {
+	if err := r.errTaken(key); err != nil || g.Again == nil {
+		return err
+	}
+	if err := g.Again(ctx); err != nil {
+		return sandbox.Errorf(sandbox.Forbidden, "its credential is not good any more: %s", detailOf(err))
+	}
+	return nil
+}
+
 // Taken says which pack would be printed as an MCP server of that name; "": none.
 func (r *Registry) Taken(name string) string {
 	r.mu.Lock()

@@ -84,17 +84,8 @@ func (s *session) end(why error) {
 	s.err = why
 	close(s.ended)
 	for id, c := range s.open {
-		if c.sent {
-			s.settle(id, c, nil, sandbox.Errorf(sandbox.Unavailable, "the pack %q went while the call ran, and the call may have had its effect: %s", s.pack.key.id, detailOf(why)))
-		} else {
-			s.settle(id, c, nil, s.pack.errEnded(why))
-		}
+		s.settle(id, c, nil, s.pack.errLost(c.sent, why))
 	}
-}
-
-// errEnded refuses a call that the pack has not had, because its stream has ended.
-func (p *Pack) errEnded(why error) error {
-	return sandbox.NotStarted(sandbox.Errorf(sandbox.Unavailable, "the pack %q is unavailable: %s", p.key.id, detailOf(why)))
 }
 
 // leave tells the pack to go on at another server.
@@ -157,7 +148,7 @@ func (s *session) begin(progress func(sandbox.ToolProgress)) (uint64, *call, err
 	defer s.mu.Unlock()
 	switch {
 	case s.err != nil:
-		return 0, nil, s.pack.errEnded(s.err)
+		return 0, nil, s.pack.errLost(false, s.err)
 	case s.draining:
 		return 0, nil, s.pack.errStopping()
 	}
@@ -400,27 +391,12 @@ func (s *session) watch(ctx context.Context) {
 			}
 			s.urgent(&packsv1.ServerMessage{Message: &packsv1.ServerMessage_Heartbeat{Heartbeat: &packsv1.Heartbeat{}}})
 		case <-check.C:
-			if err := s.again(ctx); err != nil {
+			if err := s.registry.again(ctx, s.pack.key, s.grant); err != nil {
 				s.end(err)
 				return
 			}
 		}
 	}
-}
-
-// again says why a session may not go on: a server of the configuration has its name now, or its credential is not good
-// any more.
-func (s *session) again(ctx context.Context) error {
-	if err := s.registry.errTaken(s.pack.key); err != nil {
-		return err
-	}
-	if s.grant.Again == nil {
-		return nil
-	}
-	if err := s.grant.Again(ctx); err != nil {
-		return sandbox.Errorf(sandbox.Forbidden, "its credential is not good any more: %s", detailOf(err))
-	}
-	return nil
 }
 
 // goneOr is why the context of a stream has ended.
