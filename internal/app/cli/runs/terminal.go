@@ -11,12 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
@@ -27,6 +25,7 @@ const (
 	joinAgainFor  = 30 * time.Second // that a lost connection is tried again
 	maxShownFrame = 1 << 20
 	typedAtOnce   = 4 << 10
+	pollMillis    = 100  // between two looks at whether the session goes on
 	maxSide       = 1000 // of a terminal, as the API has it
 )
 
@@ -87,7 +86,7 @@ func (s *terminalSession) show(ctx context.Context) (client.Result, error) {
 		_, _ = s.out.WriteString(leaveTerminal)
 		_ = term.Restore(int(s.in.Fd()), before)
 	}()
-	signal.Notify(s.resized, syscall.SIGWINCH)
+	notifyResized(s.resized)
 	defer signal.Stop(s.resized)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -116,12 +115,12 @@ func (s *terminalSession) show(ctx context.Context) (client.Result, error) {
 // read takes what the user types until ctx ends. It polls, because nothing ends a read of a terminal.
 func (s *terminalSession) read(ctx context.Context) {
 	buf := make([]byte, typedAtOnce)
-	fds := []unix.PollFd{{Fd: int32(s.in.Fd()), Events: unix.POLLIN}} //nolint:gosec // a descriptor
 	for ctx.Err() == nil {
-		n, err := unix.Poll(fds, 100)
-		if n == 0 || errors.Is(err, unix.EINTR) {
+		ready, err := readable(s.in)
+		if !ready && err == nil {
 			continue
 		}
+		n := 0
 		if err == nil {
 			n, err = s.in.Read(buf)
 		}
