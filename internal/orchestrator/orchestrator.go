@@ -90,7 +90,6 @@ type Options struct {
 	Tools     Tools
 	Storage   Storage
 	Replicas  Replicas
-	quiet     bool // nothing is done again and again: a test does it
 }
 
 // Instances are those of this server.
@@ -102,6 +101,7 @@ type Instances struct {
 	Execs *execution.Registry
 	// Feeds tell those who follow threads; nil: new ones.
 	Feeds *threadevents.Feeds
+	quiet bool // nothing is done again and again: a test does it
 }
 
 // Replicas are the other servers of the data folder.

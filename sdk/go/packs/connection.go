@@ -34,8 +34,7 @@ type connection struct {
 	gone     <-chan struct{} // closed when the stream has ended
 	sending  sync.Mutex
 	wg       sync.WaitGroup // calls
-	leaves   chan struct{}  // closed when the server stops, and others go on
-	leave    func()         // closes it
+	leaves   signal         // set when the server stops, and others go on
 	ended    chan struct{}  // closed when run returns
 	// running counts the calls of this connection, and those of earlier ones whose tools have not returned yet.
 	running *atomic.Int64
@@ -49,6 +48,14 @@ type connection struct {
 	reloads  []chan error
 }
 
+// signal is a channel that is closed once.
+type signal struct {
+	c    chan struct{}
+	once sync.Once
+}
+
+func (s *signal) set() { s.once.Do(func() { close(s.c) }) }
+
 // outgoing is a call under way.
 type outgoing struct {
 	cancel context.CancelFunc
@@ -56,10 +63,9 @@ type outgoing struct {
 }
 
 func newConnection(p *Pack, s *Server, instance string, at address, running *atomic.Int64) *connection {
-	leaves := make(chan struct{})
 	return &connection{
 		pack: p, server: s, instance: instance, at: at, running: running, calls: map[uint64]*outgoing{}, wider: make(chan struct{}),
-		leaves: leaves, leave: sync.OnceFunc(func() { close(leaves) }), ended: make(chan struct{}),
+		leaves: signal{c: make(chan struct{})}, ended: make(chan struct{}),
 	}
 }
 
@@ -229,7 +235,7 @@ func (c *connection) read(ctx context.Context) error {
 		case *packsv1.ServerMessage_ReloadResult:
 			c.reloaded(m.ReloadResult.GetError())
 		case *packsv1.ServerMessage_Drain:
-			c.leave()
+			c.leaves.set()
 		}
 	}
 }

@@ -150,7 +150,7 @@ func (p *Pack) serve(ctx context.Context, s Server, final func(err error, welcom
 		var err error
 		select {
 		case err = <-ended:
-		case <-c.leaves: // it goes on until its successor is welcome
+		case <-c.leaves.c: // it goes on until its successor is welcome
 			old, welcomed, tries = c, true, 0
 			continue
 		}
