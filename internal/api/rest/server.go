@@ -189,7 +189,6 @@ func (s *server) handler() (http.Handler, error) {
 	packRoutes{o.Packs, s.table, checks.access}.add(api, engine)
 	healthRoutes{o.Ready, o.Metrics, o.Version}.add(api)
 	run.AddTerminal(api, engine.Group("", checks.limited()...))
-	s.table.LearnQueries(api.OpenAPI())
 	doc, err := json.Marshal(api.OpenAPI())
 	if err != nil {
 		return nil, err
