@@ -74,7 +74,7 @@ func fromServer(api *client.Client, path, field string) completer {
 		}
 		var names []string
 		for _, item := range list.Items {
-			if name, _ := item[field].(string); name != "" && strings.HasPrefix(name, word) && !strings.ContainsAny(name, "\n\r\t\x1b") {
+			if name, _ := item[field].(string); completes(word, name) {
 				names = append(names, name)
 			}
 		}
@@ -99,12 +99,17 @@ func toolNames(api *client.Client) completer {
 		}
 		var names []string
 		for _, t := range found.Tools {
-			if strings.HasPrefix(t.Name, word) && !strings.ContainsAny(t.Name, "\n\r\t\x1b") {
+			if completes(word, t.Name) {
 				names = append(names, t.Name)
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completes reports whether a word can become a name, which a terminal can show.
+func completes(word, name string) bool {
+	return name != "" && strings.HasPrefix(name, word) && !strings.ContainsAny(name, "\n\r\t\x1b")
 }
 
 // ask reports whether the server answered. Errors are no completions.

@@ -96,10 +96,7 @@ func (e Elsewhere) Manifest(s sandbox.PackStream) *manifest.Manifest {
 // Call makes a call of another server, by a stream that this one has.
 func (e Elsewhere) Call(ctx context.Context, s sandbox.PackStream, call sandbox.PackCall) (json.RawMessage, error) {
 	if p := e.find(s); p != nil {
-		p.mu.Lock()
-		own := p.session
-		p.mu.Unlock()
-		if own != nil {
+		if own := p.own(); own != nil {
 			return p.callHere(ctx, own, call)
 		}
 	}
@@ -150,10 +147,7 @@ func (e Elsewhere) Yield(s sandbox.PackStream) {
 	if p == nil {
 		return
 	}
-	p.mu.Lock()
-	own := p.session
-	p.mu.Unlock()
-	if own != nil && own.instance == s.Instance {
+	if own := p.own(); own != nil && own.instance == s.Instance {
 		own.end(sandbox.Errorf(sandbox.Conflict, "the pack %q is connected to another server", s.ID))
 	}
 }
@@ -165,10 +159,7 @@ func (e Elsewhere) Leave() {
 	e.r.leaving = true
 	e.r.mu.Unlock()
 	for _, p := range e.r.all() {
-		p.mu.Lock()
-		own := p.session
-		p.mu.Unlock()
-		if own != nil {
+		if own := p.own(); own != nil {
 			own.leave()
 		}
 	}
@@ -193,10 +184,7 @@ func (e Elsewhere) Quiet(ctx context.Context) {
 
 func (e Elsewhere) running() (n int) {
 	for _, p := range e.r.all() {
-		p.mu.Lock()
-		own := p.session
-		p.mu.Unlock()
-		if own != nil {
+		if own := p.own(); own != nil {
 			running, _, _ := own.counts()
 			n += running
 		}

@@ -137,6 +137,13 @@ func (p *Pack) away() bool {
 	return p.session == nil && p.far == nil
 }
 
+// own returns the stream of this server; nil: there is none.
+func (p *Pack) own() *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session
+}
+
 // isFar reports whether another server has the pack, and this one has not.
 func (p *Pack) isFar() bool {
 	p.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -254,10 +255,7 @@ func (p *Packs) tell(ctx context.Context, all bool) {
 		there[nameOf(s.PackStream)] = s
 	}
 	p.mu.Lock()
-	was := make(map[name]written, len(p.written))
-	for n, w := range p.written {
-		was[n] = w
-	}
+	was := maps.Clone(p.written)
 	p.mu.Unlock()
 	me := p.servers.ID()
 	for n, s := range own {
