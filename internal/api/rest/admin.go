@@ -24,7 +24,7 @@ type keyBody struct {
 	Name         string       `json:"name" minLength:"1" maxLength:"128"`
 	Tenant       string       `json:"tenant,omitempty" doc:"The caller's tenant when absent"`
 	User         string       `json:"user" minLength:"1"`
-	Role         sandbox.Role `json:"role,omitempty" enum:"agent,developer,admin,auditor,pack" doc:"agent when absent, unless admin is true"`
+	Role         sandbox.Role `json:"role,omitempty" enum:"agent,developer,admin,auditor,pack" doc:"When absent: admin for the first key of all, and where admin is true; else agent"`
 	Admin        bool         `json:"admin,omitempty" doc:"The same as role admin"`
 	ActFor       bool         `json:"act_for,omitempty" doc:"May send On-Behalf-Of, with the role developer at most"`
 	Capabilities []string     `json:"capabilities,omitempty" maxItems:"256" doc:"Names that tools may require"`
