@@ -51,11 +51,12 @@ failed=0
 
 at() { printf '[%4ds]' $((SECONDS - began)); }
 
-# tier NAME COMMAND… leaves the output in NAME, its time in NAME.seconds, and the exit code in NAME.code once it has ended.
+# tier NAME COMMAND… leaves the output in NAME, its time in NAME.seconds, what its processes computed in NAME.cpu, and
+# the exit code in NAME.code once it has ended. Containers compute for their engine, and are not in it.
 tier() {
-  local name=$1 code=0 start=$SECONDS
+  local name=$1 code=0 start=$SECONDS TIMEFORMAT='%U %S'
   shift
-  "$@" >"$logs/$name" 2>&1 </dev/null || code=$?
+  { time "$@" >"$logs/$name" 2>&1 </dev/null || code=$?; } 2>"$logs/$name.cpu"
   echo $((SECONDS - start)) >"$logs/$name.seconds"
   echo "$code" >"$logs/$name.code"
 }
@@ -135,7 +136,7 @@ heartbeat() {
   while sleep 30 >/dev/null 2>&1; do
     line=
     for log in "$logs"/*; do
-      case $log in *.code | *.seconds) continue ;; esac
+      case $log in *.code | *.seconds | *.cpu) continue ;; esac
       [ -e "$log.code" ] || line+=" $(basename "$log"): $(grep -cE '^(ok  |FAIL	)' "$log") packages $(grep -E '^-- ' "$log" | tail -1);"
     done
     [ -z "$line" ] || printf '   %s%s\n' "$(at)" "$line"
@@ -145,8 +146,10 @@ heartbeat() {
 # times says where the time went: the tiers, then the ten packages that took longest.
 times() {
   local log
-  echo '== seconds by tier (they run side by side), and the slowest packages'
-  for log in "$logs"/*.seconds; do printf '%7d  %s\n' "$(cat "$log")" "$(basename "$log" .seconds)"; done | sort -rn
+  echo '== seconds by tier (they run side by side) with those of the cores, and the slowest packages'
+  for log in "$logs"/*.seconds; do
+    printf '%7d %7.0f  %s\n' "$(cat "$log")" "$(awk '{print $1 + $2}' "${log%.seconds}.cpu" 2>/dev/null || echo 0)" "$(basename "$log" .seconds)"
+  done | sort -rn
   sed -nE 's/^ok  \t([^ \t]+)\t([0-9.]+)s$/\2 \1/p' "$logs"/* | sort -rn | head -10 | while read -r seconds package; do
     printf '%9.1f  %s\n' "$seconds" "${package#github.com/skerry-sandbox/skerry/}"
   done
