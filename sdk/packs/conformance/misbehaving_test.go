@@ -236,6 +236,46 @@ func TestReturn(t *testing.T) {
 	again("a credential that was good before")
 }
 
+// TestMove: a program whose server drains looks for another server at once. It serves the former stream until one has
+// taken the pack, and then ends what runs there.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	run(t, s.url())
+	old := s.next()
+	old.welcome(limits())
+	old.execute(1, "wait", `{"name":"x","ms":600000}`, time.Hour)
+	old.drain()
+	for range 2 {
+		s.next().end <- connect.NewError(connect.CodeUnavailable, errors.New("the server stops"))
+	}
+	if a := old.whole(2, "echo", `{"text":"still here"}`); a.text() != "still here" {
+		t.Fatalf("a call at the server that drains, while no other one has the pack: %+v", a)
+	}
+	x := s.next()
+	x.welcome(limits())
+	if msg := old.receive(); msg.GetDrain() == nil {
+		t.Fatalf("the first message to the server that drains, once another one has the pack, is %v, and not Drain", msg)
+	}
+	old.execute(3, "echo", `{"text":"late"}`, time.Minute)
+	if r := old.result(); r.GetRequestId() != 3 || r.GetError().GetCode() != packsv1.ToolError_CODE_DRAINING {
+		t.Errorf("a call at the former server: %v", r)
+	}
+	if a := x.whole(1, "echo", `{"text":"moved"}`); a.text() != "moved" {
+		t.Errorf("%+v", a)
+	}
+	old.cancel(1)
+	for msg := old.receive(); msg != nil; msg = old.receive() {
+		if id := msg.GetResult().GetRequestId(); id != 1 {
+			t.Errorf("at the former server: %v", msg)
+		}
+	}
+	old.end <- nil
+	if a := x.whole(2, "echo", `{"text":"alone"}`); a.text() != "alone" {
+		t.Errorf("%+v", a)
+	}
+}
+
 // TestPauses: each try waits longer than the one before it.
 func TestPauses(t *testing.T) {
 	t.Parallel()

@@ -25,13 +25,6 @@ const SILENT_BEATS: u32 = 3;
 /// Messages that wait to be sent.
 const WAITING: usize = 16;
 
-/// How a connection ended.
-pub(crate) enum End {
-    /// The pack has stopped, as it was told to.
-    Drained,
-    Lost(Status),
-}
-
 /// One stream to a server that has taken the pack.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -42,6 +35,10 @@ pub(crate) struct Connection {
     tasks: TaskTracker,
     /// Told when a window is wider.
     wider: Notify,
+    /// Cancelled when the server stops. It sends calls until another one has the pack.
+    pub(crate) leaves: CancellationToken,
+    /// Cancelled when another server has taken the pack.
+    pub(crate) moved: CancellationToken,
     state: Mutex<State>,
 }
 
@@ -111,8 +108,15 @@ pub(crate) async fn open(
         reloads: VecDeque::new(),
         lost: false,
     };
-    let connection =
-        Connection { out, limits, tasks: TaskTracker::new(), wider: Notify::new(), state: Mutex::new(state) };
+    let connection = Connection {
+        out,
+        limits,
+        tasks: TaskTracker::new(),
+        wider: Notify::new(),
+        leaves: CancellationToken::new(),
+        moved: CancellationToken::new(),
+        state: Mutex::new(state),
+    };
     Ok((Arc::new(connection), incoming))
 }
 
@@ -136,20 +140,21 @@ impl Connection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves until the stream ends.
-    pub(crate) async fn run<F: Future<Output = ()>>(
+    /// Serves until the stream ends, and returns why it did. When `stop` is cancelled, or another server has the pack, it
+    /// drains for the given time at most.
+    pub(crate) async fn run(
         self: &Arc<Self>,
         pack: &Pack,
-        server: &Server,
         mut incoming: Streaming<v1::ServerMessage>,
-        mut shutdown: Pin<&mut F>,
-    ) -> End {
+        stop: &CancellationToken,
+        longest_drain: Duration,
+    ) -> Status {
         let every = Duration::from_secs(u64::try_from(self.limits.heartbeat_seconds).unwrap_or(0).max(1));
         let mut beat = interval_at(Instant::now() + every, every);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = Instant::now();
-        let mut stopping = false;
         let mut drain: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(pending());
+        let mut draining = false;
         let end = loop {
             tokio::select! {
                 received = receive(&mut incoming) => {
@@ -159,19 +164,15 @@ impl Connection {
                         Err(status) => break status,
                     };
                     if let Some(server_message::Message::Drain(_)) = message {
-                        if self.start_draining() {
-                            drain = Box::pin(self.clone().drain(server.drain));
-                        }
+                        self.leaves.cancel();
                     } else if timeout(SILENT_BEATS * every, self.handle(pack, message)).await.is_err() {
                         break Status::unavailable("the server does not read the stream");
                     }
                 }
                 () = &mut drain => break Status::unavailable("the server did not end the stream"),
-                () = &mut shutdown, if !stopping => {
-                    stopping = true;
-                    if self.start_draining() {
-                        drain = Box::pin(self.clone().drain(server.drain));
-                    }
+                () = either(stop, &self.moved), if !draining => {
+                    draining = true;
+                    drain = Box::pin(self.clone().drain(longest_drain));
                 }
                 _ = beat.tick() => {
                     if heard.elapsed() > SILENT_BEATS * every {
@@ -183,7 +184,12 @@ impl Connection {
             }
         };
         self.lose();
-        if stopping { End::Drained } else { End::Lost(end) }
+        end
+    }
+
+    /// Reports whether the stream has ended.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state().lost
     }
 
     /// Ends the calls and reloads of a stream that has ended.
@@ -372,13 +378,9 @@ impl Connection {
         answer.await.unwrap_or(Err(Error::NotConnected))
     }
 
-    /// Takes no new calls from now on; false: it takes none already.
-    fn start_draining(&self) -> bool {
-        !std::mem::replace(&mut self.state().draining, true)
-    }
-
-    /// Waits for the calls that run, and ends the stream. It then leaves the server some time to end its side.
+    /// Takes no new calls, waits for those that run, and ends the stream. It then leaves the server some time to end its side.
     async fn drain(self: Arc<Self>, longest: Duration) {
+        self.state().draining = true;
         let ended = async {
             let _ = self.send(Message::Drain(v1::Drain {})).await;
             self.tasks.close();
@@ -387,6 +389,14 @@ impl Connection {
         let _ = timeout(longest, ended).await;
         let _ = timeout(DIAL_TIME, self.out.send(None)).await;
         sleep(DIAL_TIME).await;
+    }
+}
+
+/// Waits until one of two tokens is cancelled.
+async fn either(a: &CancellationToken, b: &CancellationToken) {
+    tokio::select! {
+        () = a.cancelled() => {}
+        () = b.cancelled() => {}
     }
 }
 

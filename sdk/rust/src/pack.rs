@@ -139,7 +139,7 @@ impl Pack {
     ///
     /// The server refuses the pack for good: its manifest, or its credential.
     pub async fn serve(&self, server: Server, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        server::serve(self, &server, std::pin::pin!(shutdown)).await
+        server::serve(self, server, std::pin::pin!(shutdown)).await
     }
 
     /// Tells the server which tools the pack has now. Calls under way go on.
@@ -170,7 +170,13 @@ impl Pack {
         tool.cloned().ok_or_else(|| Error::NoSuchTool(name.to_owned()))
     }
 
-    pub(crate) fn set_current(&self, connection: Option<Arc<Connection>>) {
-        self.state().current = connection;
+    /// Makes a connection the one of the pack.
+    pub(crate) fn attach(&self, connection: &Arc<Connection>) {
+        self.state().current = Some(connection.clone());
+    }
+
+    /// Ends that, unless another connection has replaced it.
+    pub(crate) fn detach(&self, connection: &Arc<Connection>) {
+        self.state().current.take_if(|current| Arc::ptr_eq(current, connection));
     }
 }

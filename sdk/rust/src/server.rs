@@ -1,7 +1,12 @@
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use ssh_key::rand_core::{OsRng, RngCore};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
 use tonic::{
     Status,
     codegen::http::Uri,
@@ -10,7 +15,7 @@ use tonic::{
 
 use crate::{
     Credential, Error, Pack,
-    connection::{self, End, refuses},
+    connection::{self, Connection, refuses},
     v1,
 };
 
@@ -19,6 +24,8 @@ pub(crate) type Client = v1::pack_service_client::PackServiceClient<Channel>;
 pub(crate) const DIAL_TIME: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause while the server that stops still has the pack.
+const LONGEST_MOVE: Duration = Duration::from_secs(1);
 /// A pause is longer by up to one part of so many.
 const PAUSE_SPREAD: u32 = 4;
 /// Bytes of a message of the server.
@@ -122,17 +129,45 @@ impl Server {
 /// Offers a pack on a server until `shutdown` is done.
 pub(crate) async fn serve<F: Future<Output = ()>>(
     pack: &Pack,
-    server: &Server,
-    mut shutdown: Pin<&mut F>,
+    server: Server,
+    shutdown: Pin<&mut F>,
+) -> Result<(), Error> {
+    let stop = CancellationToken::new();
+    let mut kept = std::pin::pin!(keep(pack, Arc::new(server), &stop));
+    tokio::select! {
+        biased;
+        () = shutdown => stop.cancel(),
+        ended = &mut kept => return ended,
+    }
+    kept.await
+}
+
+/// Keeps a pack connected until `stop` is cancelled, and waits for the end of its connections.
+async fn keep(pack: &Pack, server: Arc<Server>, stop: &CancellationToken) -> Result<(), Error> {
+    let mut runs = JoinSet::new(); // connections to servers that stop go on for a while
+    let ended = connect(pack, &server, stop, &mut runs).await;
+    while runs.join_next().await.is_some() {}
+    ended
+}
+
+/// Connects, and connects again when a connection is lost or its server stops.
+async fn connect(
+    pack: &Pack,
+    server: &Arc<Server>,
+    stop: &CancellationToken,
+    runs: &mut JoinSet<()>,
 ) -> Result<(), Error> {
     let (uri, address) = server.address()?;
     let instance = random_id();
     let (mut welcomed, mut tries) = (false, 0u32);
+    // To a server that stops, until another one takes the pack.
+    let mut old: Option<Arc<Connection>> = None;
     loop {
+        while runs.try_join_next().is_some() {}
         let mut client = server.client(&uri)?;
         let opened = tokio::select! {
             biased;
-            () = &mut shutdown => return Ok(()),
+            () = stop.cancelled() => return Ok(()),
             opened = timeout(DIAL_TIME, connection::open(pack, server, &mut client, &instance, &address)) => opened,
         };
         let lost = match opened {
@@ -140,37 +175,55 @@ pub(crate) async fn serve<F: Future<Output = ()>>(
             Ok(Err(status)) => status,
             Ok(Ok((connection, incoming))) => {
                 (welcomed, tries) = (true, 0);
-                pack.set_current(Some(connection.clone()));
+                pack.attach(&connection);
+                if let Some(old) = old.take() {
+                    old.moved.cancel();
+                }
                 (server.connected)();
                 tracing::info!(pack = pack.id(), server = server.url, "the pack is connected");
-                let end = connection.run(pack, server, incoming, shutdown.as_mut()).await;
-                pack.set_current(None);
-                match end {
-                    End::Drained => return Ok(()),
-                    End::Lost(status) => status,
+                let (tell, told) = oneshot::channel();
+                let (pack, server, stop, running) =
+                    (pack.clone(), server.clone(), stop.clone(), connection.clone());
+                runs.spawn(async move {
+                    let _client = client; // the connection below the stream
+                    let why = running.run(&pack, incoming, &stop, server.drain).await;
+                    pack.detach(&running);
+                    let _ = tell.send(why); // nobody waits for the end of a former connection
+                });
+                tokio::select! {
+                    biased;
+                    ended = told => ended.unwrap_or_else(|_| Status::unavailable("the connection has failed")),
+                    () = connection.leaves.cancelled() => {
+                        old = Some(connection);
+                        continue;
+                    }
                 }
             }
         };
+        if stop.is_cancelled() {
+            return Ok(());
+        }
         if refuses(&lost, welcomed) {
             return Err(Error::Refused {
                 code: format!("{:?}", lost.code()),
                 text: lost.message().to_owned(),
             });
         }
-        let pause = pause(tries);
+        let moving = old.as_ref().is_some_and(|old| !old.is_lost());
+        let pause = pause(tries, if moving { LONGEST_MOVE } else { LONGEST_PAUSE });
         tries += 1;
         tracing::warn!(pack = pack.id(), again_in = ?pause, error = causes(&lost), "the pack is not connected");
         tokio::select! {
             biased;
-            () = &mut shutdown => return Ok(()),
+            () = stop.cancelled() => return Ok(()),
             () = sleep(pause) => {}
         }
     }
 }
 
 /// Returns how long the pack waits after so many failures, a little of it at random.
-fn pause(tries: u32) -> Duration {
-    let pause = (FIRST_PAUSE * (1 << tries.min(10))).min(LONGEST_PAUSE);
+fn pause(tries: u32, longest: Duration) -> Duration {
+    let pause = (FIRST_PAUSE * (1 << tries.min(10))).min(longest);
     pause + (pause / PAUSE_SPREAD).mul_f64(f64::from(OsRng.next_u32()) / f64::from(u32::MAX))
 }
 
@@ -202,7 +255,7 @@ mod tests {
     #[test]
     fn pauses_grow_to_ten_seconds() {
         for (tries, shortest) in [(0, 100), (1, 200), (5, 3200), (7, 10_000), (u32::MAX, 10_000)] {
-            let (pause, shortest) = (pause(tries), Duration::from_millis(shortest));
+            let (pause, shortest) = (pause(tries, LONGEST_PAUSE), Duration::from_millis(shortest));
             assert!(pause >= shortest && pause <= shortest * 5 / 4, "{tries}: {pause:?}");
         }
     }

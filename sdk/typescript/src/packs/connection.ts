@@ -11,6 +11,9 @@ const silentBeats = 3;
 const dialMs = 10_000;
 const maxMessage = 8 << 20; // bytes of a message of the server
 
+/** Makes a connection the one of its pack, or ends that. `by` is the connection that asks. */
+export type Attach = (now: Connection | undefined, by: Connection) => void;
+
 /** One HTTP/2 connection. Its requests name the server as packs do in what they sign. */
 class Session extends Http2SessionManager {
   readonly #host: string;
@@ -29,6 +32,10 @@ class Session extends Http2SessionManager {
 export class Connection {
   /** The server has taken the pack. */
   welcomed = false;
+  /** `run` has ended. */
+  over = false;
+  /** Resolves when the server stops. Other servers go on, and this one sends calls until one of them has the pack. */
+  readonly leaves: Promise<void>;
   readonly #pack: Pack;
   readonly #server: Server;
   readonly #session: Session;
@@ -37,32 +44,39 @@ export class Connection {
   readonly #timers: ReturnType<typeof setTimeout>[] = [];
   #reloads: { resolve: () => void; reject: (why: Error) => void }[] = [];
   #silent = 0; // heartbeats since the last message
+  #leave: () => void = () => undefined;
+  #calls: Calls | undefined; // while the server has the pack
 
   constructor(pack: Pack, server: Server) {
     this.#pack = pack;
     this.#server = server;
     this.#session = new Session(server);
+    this.leaves = new Promise((resolve) => (this.#leave = resolve));
   }
 
-  /** Connects, and serves until the stream ends, which is an error, or until it is drained because `stop` is aborted. */
-  async run(stop: AbortSignal, attach: (now: Connection | undefined) => void): Promise<void> {
+  /**
+   * Connects, and serves until the stream ends, which is an error, or until it is drained because `stop` is aborted.
+   * `old` is the connection that this one replaces.
+   */
+  async run(stop: AbortSignal, attach: Attach, old?: Connection): Promise<void> {
     const leave = () => this.#end.abort(stop.reason);
-    let calls: Calls | undefined;
     try {
       stop.throwIfAborted();
       stop.addEventListener("abort", leave); // until the handshake is done
       const messages = this.#open();
-      calls = await this.#handshake(messages);
+      this.#calls = await this.#handshake(messages);
       stop.removeEventListener("abort", leave);
-      attach(this);
+      attach(this, this);
+      void old?.drain();
       this.#server.connected();
-      await this.#serve(messages, calls, stop);
+      await this.#serve(messages, this.#calls, stop);
     } catch (err) {
       if (!stop.aborted) throw this.#end.signal.aborted ? this.#end.signal.reason : err;
     } finally {
+      this.over = true;
       stop.removeEventListener("abort", leave);
-      attach(undefined);
-      this.#close(calls);
+      attach(undefined, this);
+      this.#close();
     }
   }
 
@@ -97,14 +111,14 @@ export class Connection {
 
   /** Takes in messages until the stream ends. */
   async #serve(messages: AsyncIterator<ServerMessage>, calls: Calls, stop: AbortSignal): Promise<void> {
-    const drain = () => void this.#drain(calls);
+    const drain = () => void this.drain();
     stop.addEventListener("abort", drain);
     try {
       if (stop.aborted) drain();
       for (;;) {
         const { message } = await next(messages);
         this.#silent = 0;
-        if (message.case === "drain") drain();
+        if (message.case === "drain") this.#leave();
         else this.#take(message, calls);
       }
     } finally {
@@ -141,8 +155,9 @@ export class Connection {
   }
 
   /** Takes no new calls, waits for those that run, and closes the stream. */
-  async #drain(calls: Calls): Promise<void> {
-    if (calls.draining) return;
+  async drain(): Promise<void> {
+    const calls = this.#calls;
+    if (calls === undefined || calls.draining || this.over) return;
     calls.draining = true;
     void this.#outbox.put({ case: "drain", value: {} });
     await Promise.race([calls.idle(), new Promise<void>((late) => this.#after(this.#server.drainMs, late))]);
@@ -170,9 +185,9 @@ export class Connection {
     return timer;
   }
 
-  #close(calls: Calls | undefined): void {
+  #close(): void {
     for (const timer of this.#timers) clearTimeout(timer);
-    calls?.lose("the connection was lost");
+    this.#calls?.lose("the connection was lost");
     for (const waiting of this.#reloads.splice(0)) waiting.reject(new Error("the connection was lost"));
     this.#outbox.drop();
     this.#end.abort();

@@ -125,7 +125,9 @@ export class Pack {
    * the pack: its manifest, or its credential.
    */
   serve(options: ServeOptions): Promise<void> {
-    return serve(this, options, (c) => (this.#connection = c));
+    return serve(this, options, (now, by) => {
+      if (now !== undefined || this.#connection === by) this.#connection = now; // else another connection has replaced it
+    });
   }
 
   /**

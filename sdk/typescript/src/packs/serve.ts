@@ -3,12 +3,13 @@ import type { SecureContextOptions } from "node:tls";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { sleep } from "../transport.js";
 import type { Places } from "./calls.js";
-import { Connection } from "./connection.js";
+import { Connection, type Attach } from "./connection.js";
 import type { Credential } from "./credential.js";
 import { messageOf, type Log, type Pack } from "./pack.js";
 
 const firstPauseMs = 100;
 const longestPauseMs = 10_000;
+const longestMoveMs = 1000; // while the server that stops still has the pack
 const pauseSpread = 4; // a pause is longer by up to one part of so many
 const defaultDrainMs = 30_000;
 const idBytes = 12;
@@ -71,29 +72,39 @@ function complete(pack: Pack, o: ServeOptions): Server {
 }
 
 /** Serves a pack until the signal is aborted, or the server refuses it: then the error's cause is a ConnectError. */
-export async function serve(
-  pack: Pack,
-  options: ServeOptions,
-  attach: (now: Connection | undefined) => void,
-  refused: (code: Code, welcomed: boolean) => boolean = refuses,
-): Promise<void> {
+export async function serve(pack: Pack, options: ServeOptions, attach: Attach, refused: (code: Code, welcomed: boolean) => boolean = refuses): Promise<void> {
   const server = complete(pack, options);
   const stop = options.signal ?? new AbortController().signal;
+  const running = new Set<Promise<unknown>>(); // connections; those to servers that stop go on for a while
+  let old: Connection | undefined; // to a server that stops, until another one takes the pack
   let welcomed = false;
-  for (let tries = 0; !stop.aborted; tries++) {
-    const connection = new Connection(pack, server);
-    try {
-      await connection.run(stop, attach);
-      return;
-    } catch (err) {
-      welcomed ||= connection.welcomed;
-      if (connection.welcomed) tries = 0;
-      const known = ConnectError.from(err);
-      if (refused(known.code, welcomed)) throw new Error(`the server refuses the pack ${pack.id}: ${known.rawMessage}`, { cause: known });
-      const pause = Math.min(firstPauseMs * 2 ** tries, longestPauseMs) * (1 + Math.random() / pauseSpread);
-      server.log.warn(`pack ${pack.id}: not connected, and tried again in ${Math.round(pause)} ms: ${messageOf(err)}`);
+  let tries = 0;
+  try {
+    while (!stop.aborted) {
+      const connection = new Connection(pack, server);
+      const end = connection.run(stop, attach, old).catch((err: unknown) => ConnectError.from(err));
+      running.add(end);
+      void end.then(() => running.delete(end));
+      const leaves = connection.leaves.then(() => "leaves" as const);
+      const why = await Promise.race([end, leaves]);
+      if (why === undefined) return;
+      if (connection.welcomed) {
+        old = undefined;
+        welcomed = true;
+        tries = 0;
+      }
+      if (why === "leaves") {
+        old = connection;
+        continue;
+      }
+      if (refused(why.code, welcomed)) throw new Error(`the server refuses the pack ${pack.id}: ${why.rawMessage}`, { cause: why });
+      const longest = old?.over === false ? longestMoveMs : longestPauseMs;
+      const pause = Math.min(firstPauseMs * 2 ** tries++, longest) * (1 + Math.random() / pauseSpread);
+      server.log.warn(`pack ${pack.id}: not connected, and tried again in ${Math.round(pause)} ms: ${messageOf(why)}`);
       await sleep(pause, stop).catch(() => undefined); // it was aborted
     }
+  } finally {
+    await Promise.all(running);
   }
 }
 
