@@ -45,6 +45,7 @@ type PackInfo struct {
 	Error       string     `json:"error,omitempty" doc:"Why agents do not have it now"`
 	Identity    string     `json:"identity" doc:"The credential that provides it"`
 	Source      string     `json:"source" doc:"The address that it came from"`
+	Server      string     `json:"server,omitempty" doc:"The other server that it is connected to; absent: this one"`
 	Since       time.Time  `json:"since" doc:"When it connected, or went"`
 	Parallel    int        `json:"max_parallel_calls"`
 	Running     int        `json:"running" doc:"Calls under way"`

@@ -25,7 +25,7 @@ func newPacks(api *client.Client) *cobra.Command {
 	}
 	cmd.AddCommand(
 		&cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List packs, with their state and who provides them", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.Table(cmd, "/api/packs", []string{"id", "version", "state", "tool_count", "running", "tenant", "identity", "source", "since", "error"})
+			return api.Table(cmd, "/api/packs", []string{"id", "version", "state", "tool_count", "running", "tenant", "identity", "source", "server", "since", "error"})
 		}},
 		newPackInspect(api), newPackCall(api), newPackKeys(api),
 	)
@@ -44,7 +44,11 @@ func newPackInspect(api *client.Client) *cobra.Command {
 				return output.JSON(cmd.OutOrStdout(), p)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintf(w, "pack\t%s %s\nstate\t%s %s\nprovided by\t%s, from %s\ncalls\t%d under way of %d at most\n\n", p.ID, p.Version, p.State, p.Error, p.Identity, p.Source, p.Running, p.Parallel)
+			at := "this server"
+			if p.Server != "" {
+				at = p.Server
+			}
+			fmt.Fprintf(w, "pack\t%s %s\nstate\t%s %s\nprovided by\t%s, from %s\nconnected to\t%s\ncalls\t%d under way of %d at most\n\n", p.ID, p.Version, p.State, p.Error, p.Identity, p.Source, at, p.Running, p.Parallel)
 			for _, t := range p.Tools {
 				line, _, _ := strings.Cut(t.Description, "\n")
 				fmt.Fprintf(w, "%s\t%ds\t%s\t%s\n", t.Name, t.TimeoutSeconds, strings.Join(t.Capabilities, ","), output.Plain(cmd.OutOrStdout(), line))

@@ -285,7 +285,7 @@ func (p *Pack) info() sandbox.PackInfo {
 			i.State = sandbox.PackDraining
 		}
 	case far != nil:
-		i.Identity, i.Source = far.Identity, far.Source
+		i.Identity, i.Source, i.Server = far.Identity, far.Source, far.Server
 		if far.Draining {
 			i.State = sandbox.PackDraining
 		}

@@ -248,6 +248,11 @@ func TestPackElsewhere(t *testing.T) {
 	stop := serve(t, p, nil, a)
 	far := b.await("crm")
 	ctx := t.Context()
+	for at, server := range map[*server]string{a: "", b: "a"} {
+		if i, err := at.Get(sandbox.Caller{Owner: sandbox.Owner{Tenant: "t"}}, "crm"); err != nil || i.Server != server || i.State != sandbox.PackConnected {
+			t.Errorf("at %s: %v %+v", at.id, err, i)
+		}
+	}
 	var heard []string
 	got, err := call(ctx, far, "find", `{"name":"Ada <3"}`, func(p sandbox.ToolProgress) { heard = append(heard, p.Message) })
 	if err != nil || !strings.Contains(got, "for x") || strings.Join(heard, ",") != "looking" {

@@ -1241,6 +1241,10 @@ class PackInfo(Model):
     """
     Calls under way
     """
+    server: str | None = None
+    """
+    The other server that it is connected to; absent: this one
+    """
     since: AwareDatetime
     """
     When it connected, or went
