@@ -2,24 +2,25 @@
 # The tests, in tiers with real parts. Tiers that need no quiet machine run side by side; each has a log of its
 # own, which is shown whole when the tier fails. docs/testing.md says what each tier proves.
 #
-#   scripts/test.sh          what a change is likely to break: the first six tiers, with -short (make test)
+#   scripts/test.sh          what a change is likely to break: the first five tiers, with -short (make test)
 #   scripts/test.sh all      every tier, whole (make test-all)
-#   scripts/test.sh changed  the first six, and of everything else what changed since it last passed on this
+#   scripts/test.sh changed  the first five, and of everything else what changed since it last passed on this
 #                            machine (CI; on a fresh machine that is every tier, whole)
 #
-# -short runs a test of sandboxes with two of the five pairs of driver and runtime, and repeats less.
+# -short runs a test of sandboxes with two of the five pairs of driver and runtime, and repeats less. Without an argument
+# the race detector is off: with it the same tests compute twice as long, and CI has it on.
 #
 #   check       scripts/check.sh
-#   unit        go test -race of all packages that need no container
-#   drivers     go test -race of what starts sandboxes: Docker, containerd, runc, gVisor
-#   system      go test -race of the whole system, with Redis and MCP servers
+#   unit        go test of all packages that need no container
+#   drivers     go test of what starts sandboxes: Docker, containerd, runc, gVisor
+#   system      go test of the whole system, with Redis and MCP servers
 #   python      the Python client and its adapters: types, lint, tests with a real server
-#   clients     the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server, and the Rust crate: scripts/clients.sh
 #
-#   copies      go test -race of the orchestrator again, with sandboxes that do not see the server's disk
+#   clients     the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server, and the Rust crate: scripts/clients.sh
+#   copies      go test of the orchestrator again, with sandboxes that do not see the server's disk
 #   images      builds the images of the templates browser, data and office (5 minutes, or nothing when they are there)
 #   templates   runs the tests of these images
-#   attack      go test -race of the attacks
+#   attack      go test of the attacks
 #   foreign     skills, plugins and MCP servers of others, from npm and PyPI, run as their authors document
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 #   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
@@ -43,6 +44,8 @@ export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
 # A clone that belongs to another user has no version that git would tell. What was built without the paths of one
 # clone serves the next.
 export GOFLAGS=${GOFLAGS:--buildvcs=false -trimpath}
+race=-race
+[ "$wanted" != quick ] || race=
 logs=$(mktemp -d)
 beat=
 trap '[ -z "$beat" ] || kill "$beat" 2>/dev/null; rm -rf "$logs"' EXIT
@@ -92,7 +95,8 @@ sized() {
   fi
   shift 3
   [ -n "$size" ] || rm -f "$SKERRY_CACHE/passed/$name"
-  tier "$name" go test -race $size "$@"
+  # shellcheck disable=SC2086 # each is a flag, or nothing
+  tier "$name" go test $race $size "$@"
   [ -n "$size" ] || keep "$name" "$digest"
 }
 
@@ -210,13 +214,13 @@ rest copies ./internal/orchestrator "" env SKERRY_TEST_REMOTE=1 go test -race -c
 show_rest copies
 # Containers and clocks: after the tests that keep both cores busy, and two packages at a time, because
 # the suite of the drivers wants an end to be told within a second. The others have time.
-# shellcheck disable=SC2046 # names of packages have no spaces
-tier drivers go test -race -p 2 -timeout 30m $(of "$drivers")
+# shellcheck disable=SC2046,SC2086 # names of packages have no spaces, and race is a flag or nothing
+tier drivers go test $race -p 2 -timeout 30m $(of "$drivers")
 show drivers
 # shellcheck disable=SC2046 # the same
 {
   tier python sdk/python/test.sh
-  tier clients scripts/clients.sh
+  rest clients "./cmd/... ./sdk/..." "$product sdk docs" scripts/clients.sh
   rest templates "./internal/e2e ./cmd/..." "$product" go test -race -count=1 -timeout 30m -run "$templates" ./internal/e2e
   rest attack "./internal/attack/... ./cmd/..." "$product" go test -race -p 1 -timeout 30m $(of "$attack")
 } &
@@ -227,7 +231,7 @@ show system
 rest foreign "./internal/e2e ./cmd/..." "$product" env SKERRY_TEST_FOREIGN=1 go test -race -count=1 -timeout 30m -run '^TestForeign$' ./internal/e2e
 wait $beside
 show python
-show clients
+show_rest clients
 show_rest templates
 show_rest attack
 show_rest foreign
