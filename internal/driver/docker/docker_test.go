@@ -112,7 +112,7 @@ func harness(t *testing.T, runtime string) drivertest.Harness {
 }
 
 func TestConformance(t *testing.T) {
-	for _, runtime := range []string{"runc", "runsc"} {
+	for _, runtime := range drivertest.Runtimes("runc", "runsc") {
 		t.Run(runtime, func(t *testing.T) {
 			drivertest.Run(t, harness(t, runtime))
 		})

@@ -132,6 +132,14 @@ func Missing(t testing.TB, what string, reason any) {
 	t.Skipf("%s is missing: %v", what, reason)
 }
 
+// Runtimes are those with which a driver runs the suite: all of them, and with -short the first one.
+func Runtimes(all ...string) []string {
+	if testing.Short() {
+		return all[:1]
+	}
+	return all
+}
+
 // suite is one run.
 type suite struct {
 	h       Harness

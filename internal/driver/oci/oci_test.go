@@ -145,7 +145,7 @@ func TestConformance(t *testing.T) {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		runtimes = append(runtimes, "crun")
 	}
-	for _, runtime := range runtimes {
+	for _, runtime := range drivertest.Runtimes(runtimes...) {
 		t.Run(runtime, func(t *testing.T) {
 			drivertest.Run(t, harness(t, runtime, ""))
 		})
