@@ -59,3 +59,18 @@ const (
 	ActionPolicyChange      = "policy_change"     // rules were put by the API
 	ActionConfigReload      = "config_reload"     // a file of the configuration was read again
 )
+
+// actions are all of them, and those of records of the log about itself.
+var actions = []string{
+	ActionExec, ActionCode, ActionSkillRun, ActionToolCall, ActionUpstream, ActionFileWrite, ActionFileEdit,
+	ActionFileDelete, ActionFileMove, ActionFileMkdir, ActionSandboxCreate, ActionSandboxPool,
+	ActionSandboxClaim, ActionSandboxRemove, ActionSandboxAdopt, ActionSandboxPause, ActionSandboxResume,
+	ActionSandboxHibernate, ActionSandboxExpire, ActionSandboxReap, ActionSandboxQueue, ActionServerDrain,
+	ActionThreadDelete, ActionKeyCreate, ActionKeyRevoke, ActionAuthRefused, ActionMCPConfig, ActionSignal,
+	ActionToolDrift, ActionPack, ActionPackKey, ActionSecretSet, ActionSecretDelete, ActionSecretRotate,
+	ActionEgressRefused, ActionSkillInstall, ActionSkillSwitch, ActionSkillWrite, ActionSkillDelete,
+	ActionSkillActivate, ActionPluginInstall, ActionPluginChange, ActionPluginRemove, ActionPluginCommand,
+	ActionMarketplaceAdd, ActionMarketplaceRemove, ActionContextOpen, ActionContextInterrupt,
+	ActionContextRestart, ActionContextClose, ActionApprovalRequest, ActionApprovalDecision, ActionTerminal,
+	ActionFileChange, ActionPolicyChange, ActionConfigReload, ActionHead, ActionRetention, ActionGap,
+}

@@ -191,7 +191,7 @@ except Exception as e:
 func (s *server) sqlDirect() {
 	t := s.t
 	t.Helper()
-	a := s.do("POST", "/api/threads/t/tools/call?content=true", map[string]any{"tool": "sql__export", "content": true, "input": map[string]any{"sql": "SELECT 'seven' AS n", "format": "jsonl"}})
+	a := s.do("POST", "/api/threads/t/tools/call", map[string]any{"tool": "sql__export", "content": true, "input": map[string]any{"sql": "SELECT 'seven' AS n", "format": "jsonl"}})
 	var made struct {
 		Result struct{ Path string }
 	}

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -190,15 +192,17 @@ type operation struct {
 	method, path, id string
 	roles            []string
 	operator         bool
+	query            []string // names of parameters
 }
 
 func (m *matrix) document() []operation {
 	m.t.Helper()
 	var doc struct {
 		Paths map[string]map[string]struct {
-			ID       string   `json:"operationId"`
-			Roles    []string `json:"x-skerry-roles"`
-			Operator bool     `json:"x-skerry-operator"`
+			ID         string                      `json:"operationId"`
+			Roles      []string                    `json:"x-skerry-roles"`
+			Operator   bool                        `json:"x-skerry-operator"`
+			Parameters []struct{ Name, In string } `json:"parameters"`
 		}
 	}
 	a := m.do("GET", "/openapi.json", nil)
@@ -212,7 +216,13 @@ func (m *matrix) document() []operation {
 			if op.Roles == nil {
 				m.t.Errorf("%s %s: nothing says who may call it", verb, path)
 			}
-			all = append(all, operation{strings.ToUpper(verb), path, op.ID, op.Roles, op.Operator})
+			o := operation{method: strings.ToUpper(verb), path: path, id: op.ID, roles: op.Roles, operator: op.Operator}
+			for _, p := range op.Parameters {
+				if p.In == "query" {
+					o.query = append(o.query, p.Name)
+				}
+			}
+			all = append(all, o)
 		}
 	}
 	slices.SortFunc(all, func(a, b operation) int { // what ends a thread comes last
@@ -264,15 +274,17 @@ func (m *matrix) request(ctx context.Context, op operation, c caller, header ...
 		}
 		return "x"
 	})
-	query := "?path=" + redFile + "&pattern=" + redText + "&query=ink&exec=" + m.ids["exec"] + "&thread=" + redThread + "&limit=50"
+	values := url.Values{"path": {redFile}, "pattern": {redText}, "query": {"ink"}, "exec": {m.ids["exec"]}, "thread": {redThread}, "limit": {"50"}}
 	for _, unwanted := range []string{"/api/threads", "/api/secrets", "/api/keys", "/api/skills", "/api/plugins"} {
 		if op.path == unwanted {
-			query = ""
+			values = nil
 		}
 	}
 	if strings.HasSuffix(op.path, "/archive") || strings.HasSuffix(op.path, "/list") || strings.HasSuffix(op.path, "/glob") || strings.HasSuffix(op.path, "/grep") {
-		query = "?path=/mnt/user-data/workspace&pattern=" + map[bool]string{true: redText, false: "**"}[strings.HasSuffix(op.path, "/grep")]
+		values = url.Values{"path": {"/mnt/user-data/workspace"}, "pattern": {map[bool]string{true: redText, false: "**"}[strings.HasSuffix(op.path, "/grep")]}}
 	}
+	maps.DeleteFunc(values, func(name string, _ []string) bool { return !slices.Contains(op.query, name) })
+	query := "?" + values.Encode()
 	var in io.Reader
 	if op.method == "POST" || op.method == "PUT" {
 		body, ok := matrixBodies[op.id]

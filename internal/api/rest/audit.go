@@ -206,7 +206,7 @@ func (in AuditFilter) filter(c sandbox.Caller) (audit.Filter, error) {
 		}
 		f.User = c.User
 	}
-	return f, nil
+	return f, f.CheckNames()
 }
 
 func (s auditRoutes) listAudit(ctx context.Context, in *auditIn) (*route.Body[auditPage], error) {

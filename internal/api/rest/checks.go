@@ -42,7 +42,7 @@ func (s *server) checks() checks {
 
 // limited are the checks of a request whose body is its handler's business.
 func (c checks) limited() []gin.HandlerFunc {
-	return []gin.HandlerFunc{c.access.Authenticate, c.authorize.Authorize, c.forward.Place, c.limits.limit, c.followers.bound}
+	return []gin.HandlerFunc{c.access.Authenticate, c.authorize.Authorize, c.table.CheckQuery, c.forward.Place, c.limits.limit, c.followers.bound}
 }
 
 // all are the checks of a request to the API.

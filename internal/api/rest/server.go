@@ -189,6 +189,7 @@ func (s *server) handler() (http.Handler, error) {
 	packRoutes{o.Packs, s.table, checks.access}.add(api, engine)
 	healthRoutes{o.Ready, o.Metrics, o.Version}.add(api)
 	run.AddTerminal(api, engine.Group("", checks.limited()...))
+	s.table.LearnQueries(api.OpenAPI())
 	doc, err := json.Marshal(api.OpenAPI())
 	if err != nil {
 		return nil, err
@@ -234,7 +235,7 @@ func apiConfig(version string) huma.Config {
 				Title: "Skerry", Version: version,
 				Description: "Sealed sandboxes for agent threads. Times are RFC 3339 in UTC, sizes are bytes, _s is seconds, _ms milliseconds. " +
 					"Errors are problem documents (RFC 9457) whose code is stable. Every answer has X-Request-Id. " +
-					"Idempotency-Key on a POST makes a retry answer with the first result for 24 hours. A retry that also says in Idempotency-Age how many " +
+					"A query parameter that a route does not have is refused. Idempotency-Key on a POST makes a retry answer with the first result for 24 hours. A retry that also says in Idempotency-Age how many " +
 					"seconds ago the request was first sent is never done twice: when the server cannot know, it answers 409. Such a conflict has in errors " +
 					"the field Idempotency-Key with running (ask again after Retry-After), done (its answer is not kept) or unknown (it may have been done).",
 				License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},

@@ -10,11 +10,12 @@ import (
 
 // Table has the rule of each route of the server before the first request.
 type Table struct {
-	rules map[string]Rule // by method and path of gin
+	rules   map[string]Rule     // by method and path of gin
+	queries map[string][]string // the parameters that a query may have, likewise; sorted
 }
 
 // NewTable returns a table without routes.
-func NewTable() *Table { return &Table{rules: map[string]Rule{}} }
+func NewTable() *Table { return &Table{rules: map[string]Rule{}, queries: map[string][]string{}} }
 
 // Declare notes the rule of a route. path is as in the document, or as gin has it.
 func (t *Table) Declare(method, path string, r Rule) { t.rules[method+" "+ginPath(path)] = r }
