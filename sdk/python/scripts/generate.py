@@ -114,6 +114,9 @@ TESTED = [
     ("`skerry.langgraph`", "langgraph", "", "`test_langgraph.py`, `test_direct.py`"),
     ("`skerry.langgraph`", "langchain-core", "", "the same"),
     ("`skerry.langchain`", "langchain", "", "`test_direct.py`"),
+    ("`skerry.smolagents`", "smolagents", "", "`test_smolagents.py`, with a real `CodeAgent`"),
+    ("`skerry.ag2`", "ag2", "", "`test_ag2.py`"),
+    ("`skerry.autogen`", "autogen-core", "", "`test_autogen.py`, in a venv of its own"),
     ("`examples/drive_to_crm`", "langgraph-checkpoint-sqlite", "any", "`test_langgraph.py`, in two processes"),
 ]
 
@@ -124,11 +127,16 @@ def compatibility(text: str) -> str:
     rows = ["", "| adapter | package | accepted | tested with | by |", "|---|---|---|---|---|"]
     for adapter, package, accepted, tests in TESTED:
         found = re.search(rf'"{package}([<>=][^"]*)"', project)
-        tested = ".".join(platform.python_version_tuple()[:2]) if package == "python" else metadata.version(package)
+        tested = ".".join(platform.python_version_tuple()[:2]) if package == "python" else version_of(package)
         rows.append(f"| {adapter} | {package} | {accepted or (found and found.group(1)) or 'any'} | {tested} | {tests} |")
     begin, end = "from what the tests run with -->\n", "<!-- end -->"
     head, rest = text.split(begin)
     return head + begin + "\n".join(rows).lstrip("\n") + "\n" + end + rest.split(end)[1]
+
+
+def version_of(package: str) -> str:
+    apart = re.search(rf"^{package}==(.*)$", (HERE / "requirements-autogen.txt").read_text(), re.M)
+    return apart.group(1) if package == "autogen-core" and apart else metadata.version(package)
 
 
 def formatted(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ag2.events import ToolCallEvent
+from ag2.testing import TestConfig
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from tests.conftest import ROOT, Server
+from tests.test_smolagents import Scripted
 
 
 class Counter(BaseChatModel):
@@ -47,6 +51,12 @@ class Counter(BaseChatModel):
         ("docs/python.md", None, "killed"),
         ("docs/deepagents.md", Counter(tool="execute"), "It said: 7"),
         ("docs/langgraph.md", Counter(tool="bash"), "It said: 7"),
+        ("docs/smolagents.md", Scripted("final_answer(len('x\\n' * 7) // 2)"), "7"),
+        (
+            "docs/ag2.md",
+            TestConfig(ToolCallEvent(name="run_code", arguments=json.dumps({"code": "print(3 + 4)", "language": "python"})), "It said: 7"),
+            "It said: 7",
+        ),
     ],
 )
 def test_blocks(
@@ -88,10 +98,10 @@ def test_accepted_versions_are_those_of_the_package() -> None:
     project = (source / "pyproject.toml").read_text()
     required = [
         r
-        for name in ("deepagents", "langgraph", "langchain", "packs/__init__", "packs/_credentials")
+        for name in ("deepagents", "langgraph", "langchain", "smolagents", "ag2", "autogen", "packs/__init__", "packs/_credentials")
         for r in re.findall(r'^ *require\("skerry\.(\w+)", "(.+)", "(.+)", "(.+)"\)', (source / f"src/skerry/{name}.py").read_text(), re.M)
     ]
-    assert len(required) == 7
+    assert len(required) == 10
     for extra, package, least, below in required:
         (line,) = re.findall(rf"^{extra} = (.*)$", project, re.M)
         assert f'"{package}>={least},<{below}"' in line

@@ -122,6 +122,14 @@ class Context:
             (await self._transport.call("POST", f"{self._base}/execute_code", body=body, deadline_s=deadline)).json()
         )
 
+    def stream(
+        self, code: str, *, timeout_s: float | None = None, max_output_chars: int | None = None, env: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Event]:
+        """As run, event by event."""
+        body = given(code=code, context_id=self.id, timeout=timeout_s, max_output_chars=max_output_chars, env=env)
+        deadline = (timeout_s or constants.MAX_CODE_TIMEOUT_S) + constants.DEFAULT_WAIT_S
+        return follow(self._transport, self._base, path=f"{self._base}/execute_code", body=body, deadline_s=deadline)
+
     async def refresh(self) -> models.CodeContext:
         return self._take(await self._transport.call("GET", self._path))
 
