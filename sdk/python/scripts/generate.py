@@ -114,11 +114,20 @@ TESTED = [
     ("`skerry.langgraph`", "langgraph", "", "`test_langgraph.py`, `test_direct.py`"),
     ("`skerry.langgraph`", "langchain-core", "", "the same"),
     ("`skerry.langchain`", "langchain", "", "`test_direct.py`"),
+    (
+        "`skerry.deepagents_code`",
+        "deepagents-code",
+        "",
+        "`test_deepagents_code.py`, `test_deepagents.py`, with the deepagents 0.7.6 that it pins",
+    ),
     ("`skerry.smolagents`", "smolagents", "", "`test_smolagents.py`, with a real `CodeAgent`"),
     ("`skerry.ag2`", "ag2", "", "`test_ag2.py`"),
     ("`skerry.autogen`", "autogen-core", "", "`test_autogen.py`, in a venv of its own"),
     ("`examples/drive_to_crm`", "langgraph-checkpoint-sqlite", "any", "`test_langgraph.py`, in two processes"),
 ]
+
+# Those that have a venv of their own.
+APART = ("autogen-core", "deepagents-code")
 
 
 def compatibility(text: str) -> str:
@@ -135,8 +144,10 @@ def compatibility(text: str) -> str:
 
 
 def version_of(package: str) -> str:
-    apart = re.search(rf"^{package}==(.*)$", (HERE / "requirements-autogen.txt").read_text(), re.M)
-    return apart.group(1) if package == "autogen-core" and apart else metadata.version(package)
+    if package not in APART:
+        return metadata.version(package)
+    texts = "".join(p.read_text() for p in HERE.glob("requirements-*.txt"))
+    return str(re.findall(rf"^{package}==(.*)$", texts, re.M)[0])
 
 
 def formatted(text: str) -> str:

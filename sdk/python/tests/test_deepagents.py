@@ -142,7 +142,7 @@ class TestContract:
 def test_other_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import skerry.deepagents
 
-    for version in ("0.6.12", "0.7.31", "0.8.0", "1.0"):
-        with monkeypatch.context() as m, pytest.raises(ImportError, match=f"from 0.7.32 to below 0.8, and {version} is installed"):
+    for version in ("0.6.12", "0.7.5", "0.8.0", "1.0"):
+        with monkeypatch.context() as m, pytest.raises(ImportError, match=f"from 0.7.6 to below 0.8, and {version} is installed"):
             m.setattr(metadata, "version", lambda _, v=version: v)
             importlib.reload(skerry.deepagents)

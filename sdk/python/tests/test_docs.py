@@ -98,10 +98,20 @@ def test_accepted_versions_are_those_of_the_package() -> None:
     project = (source / "pyproject.toml").read_text()
     required = [
         r
-        for name in ("deepagents", "langgraph", "langchain", "smolagents", "ag2", "autogen", "packs/__init__", "packs/_credentials")
+        for name in (
+            "deepagents",
+            "deepagents_code",
+            "langgraph",
+            "langchain",
+            "smolagents",
+            "ag2",
+            "autogen",
+            "packs/__init__",
+            "packs/_credentials",
+        )
         for r in re.findall(r'^ *require\("skerry\.(\w+)", "(.+)", "(.+)", "(.+)"\)', (source / f"src/skerry/{name}.py").read_text(), re.M)
     ]
-    assert len(required) == 10
+    assert len(required) == 11
     for extra, package, least, below in required:
-        (line,) = re.findall(rf"^{extra} = (.*)$", project, re.M)
+        (line,) = re.findall(rf"^{extra.replace('_', '-')} = (.*)$", project, re.M)
         assert f'"{package}>={least},<{below}"' in line

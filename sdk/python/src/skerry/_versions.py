@@ -11,7 +11,9 @@ def require(adapter: str, package: str, least: str, below: str) -> None:
     try:
         version = metadata.version(package)
     except metadata.PackageNotFoundError:
-        raise ImportError(f"{adapter} needs {package}>={least},<{below}: pip install '{adapter.replace('.', '[')}]'") from None
+        raise ImportError(
+            f"{adapter} needs {package}>={least},<{below}: pip install '{adapter.replace('.', '[').replace('_', '-')}]'"
+        ) from None
     if not numbers(least) <= numbers(version) < numbers(below):
         raise ImportError(f"{adapter} is tested with {package} from {least} to below {below}, and {version} is installed")
 

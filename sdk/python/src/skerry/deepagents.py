@@ -20,7 +20,7 @@ from skerry._versions import require
 
 # What this is tested with (docs/compatibility.md). deepagents changes what a backend must do in minor releases, so others are
 # refused here, where it can be said, and not somewhere in an agent's run.
-require("skerry.deepagents", "deepagents", "0.7.32", "0.8")
+require("skerry.deepagents", "deepagents", "0.7.6", "0.8")
 
 from deepagents.backends.protocol import (  # noqa: E402
     DeleteResult,

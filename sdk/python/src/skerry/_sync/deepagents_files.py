@@ -21,8 +21,6 @@ from deepagents.backends.protocol import (
     WriteResult,
 )
 from deepagents.backends.utils import (
-    EMPTY_OLD_STRING_ERROR,
-    InvalidGlobPatternError,
     _get_backend_read_file_type,
     compile_grep_include_glob,
 )
@@ -30,6 +28,9 @@ from deepagents.backends.utils import (
 from skerry import errors, models
 from skerry._constants import USER_DATA, WORKSPACE
 from skerry._sync.files import Files
+
+# As deepagents says it. Its constant for it is newer than 0.7.6.
+EMPTY_OLD_STRING = "Error: old_string cannot be empty. Provide the exact text to replace."
 
 EMPTY_FILE = "System reminder: File exists but has empty contents"
 MAX_PREVIEW = 500 * 1024
@@ -50,6 +51,8 @@ def search_root(path: str | None) -> str:
 
 def include(pattern: str) -> tuple[str, Callable[[str], bool]]:
     """The pattern for the server, which finds at least all, and what deepagents' own rules take of it."""
+    if ".." in pattern.split("/"):  # deepagents 0.7.6 does not mind
+        raise ValueError("'..' leads out of the folder")
     matches = compile_grep_include_glob(pattern)
     return (pattern.lstrip("/") if "/" in pattern else "**/" + pattern), matches
 
@@ -135,7 +138,7 @@ class BackendFiles:
 
     def edit(self, path: str, old: str, new: str, replace_all: bool) -> EditResult:
         if not old:
-            return EditResult(error=EMPTY_OLD_STRING_ERROR)
+            return EditResult(error=EMPTY_OLD_STRING)
         # A read shows CRLF as LF, so what is to be replaced may have lost it; the file's own line ends stay.
         plain = old.replace("\r\n", "\n")
         tries = [
@@ -174,12 +177,15 @@ class BackendFiles:
         try:
             wanted, matches = include(pattern)
             found = self._files.glob(wanted, root)
-        except InvalidGlobPatternError as err:
+        except ValueError as err:
             return GlobResult(error=f"Invalid glob pattern '{pattern}': {err}")
         except errors.SkerryError as err:
             return GlobResult(error=f"Path '{path}': {err}")
         items = [info(e) for e in found.items if not e.is_dir and not e.symlink and matches(posixpath.relpath(e.path, root))]
-        return GlobResult(matches=items, truncated=found.truncated, truncation_reason="budget" if found.truncated else None)
+        result = GlobResult(matches=items, truncated=found.truncated)
+        if found.truncated:
+            result.truncation_reason = "budget"  # deepagents 0.7.6 does not know it, and does not mind
+        return result
 
     def grep(self, pattern: str, path: str | None, glob: str | None, max_count: int | None) -> GrepResult:
         root = search_root(path)
@@ -192,7 +198,7 @@ class BackendFiles:
             if matches and glob and len(found.items) == most:
                 # The server's rules take more than deepagents' do: enough are wanted after what these leave out.
                 found = self._files.grep(pattern, root, glob=wanted, max=MAX_MATCHES)
-        except InvalidGlobPatternError as err:
+        except ValueError as err:
             return GrepResult(error=f"Invalid glob pattern '{glob}': {err}")
         except errors.NotFound:
             return GrepResult(error=f"Path '{path}': path_not_found")
