@@ -412,6 +412,8 @@ async def test_a_lost_connection_ends_its_calls_and_reloads() -> None:
     async def script(s: Stream) -> None:
         await s.welcome()
         await s.execute(1, "wait", {"name": "gone"})
+        await s.execute(2, "echo", {"text": "the pack has been told that it is welcome"})
+        await s.take("result")
         reloads.append(asyncio.ensure_future(reload()))
         await s.take("reload")
         await s.context.abort(grpc.StatusCode.UNAVAILABLE, "bye")

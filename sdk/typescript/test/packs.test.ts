@@ -331,8 +331,8 @@ test("a pack comes back, as the same run: after a lost stream, a server that dra
     note,
   );
   assert.equal(instances.size, 1);
-  assert.equal(warnings.length, 3, warnings.join("\n"));
-  assert.match(warnings[2] ?? "", /silent/);
+  assert.equal(warnings.length, 2, warnings.join("\n")); // at a server that drains the pack is not lost
+  assert.match(warnings[1] ?? "", /silent/);
 });
 
 test("pauses grow while a server is not there", async () => {
