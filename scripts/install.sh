@@ -14,6 +14,7 @@
 #     mcp-many eight more MCP servers, for the test of many at once, from npm
 #     rivals   llm-sandbox, which make bench measures beside Skerry, from PyPI
 #     python-sdk  what the Python client, its adapters and their tests need, in a venv of their own, from PyPI
+#     python-autogen, python-deepagents-code  those adapters in a venv each: what they pin does not go with the others
 #     clients  what the tests of the TypeScript client and of MCP clients need, bun and deno among it, from npm and PyPI
 #     e2b      E2B's SDKs in three versions each, from npm and PyPI
 #     docs     MkDocs with Material, which makes the documentation's site, from PyPI
@@ -161,22 +162,17 @@ fetch_rivals() {
   printf '%s\n' "$llm_sandbox" >"$cache/rivals/stamp"
 }
 
-# Every version is pinned: scripts and documents say what the adapters are tested with.
-fetch_python_sdk() {
-  rm -rf "$cache/python-sdk"
-  python3 -m venv "$cache/python-sdk" || { apt_install python3-venv && python3 -m venv "$cache/python-sdk"; }
-  "$cache/python-sdk/bin/pip" install --disable-pip-version-check --no-deps -r "$here/../sdk/python/requirements.txt"
-  "$cache/python-sdk/bin/pip" check
-  cp "$here/../sdk/python/requirements.txt" "$cache/python-sdk/stamp"
+# fetch_python NAME REQUIREMENTS makes a venv. Every version is pinned: scripts and documents say what is tested.
+fetch_python() {
+  rm -rf "${cache:?}/$1"
+  python3 -m venv "$cache/$1" || { apt_install python3-venv && python3 -m venv "$cache/$1"; }
+  "$cache/$1/bin/pip" install --disable-pip-version-check --no-deps -r "$2"
+  "$cache/$1/bin/pip" check
+  cp "$2" "$cache/$1/stamp"
 }
 
-fetch_docs() {
-  rm -rf "$cache/docs"
-  python3 -m venv "$cache/docs" || { apt_install python3-venv && python3 -m venv "$cache/docs"; }
-  "$cache/docs/bin/pip" install --disable-pip-version-check --no-deps -r "$here/../docs/requirements.txt"
-  "$cache/docs/bin/pip" check
-  cp "$here/../docs/requirements.txt" "$cache/docs/stamp"
-}
+# python NAME REQUIREMENTS WHAT makes a venv unless it is there with these requirements.
+python() { cmp -s "$cache/$1/stamp" "$here/../$2" || step "$1" "$3" fetch_python "$1" "$here/../$2"; }
 
 # client_parts prints what to install: every version is pinned in the files that name them. What else these bring along is not.
 client_parts() {
@@ -245,8 +241,9 @@ for what in "$@"; do
   mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" fetch_mcp ;;
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   rivals) stamped "$cache/rivals/stamp" "$llm_sandbox" || step rivals "from PyPI: $llm_sandbox" fetch_rivals ;;
-  python-sdk) cmp -s "$cache/python-sdk/stamp" "$here/../sdk/python/requirements.txt" || step python-sdk "the parts of the Python client's tests, from PyPI (1 to 2 minutes)" fetch_python_sdk ;;
-  docs) cmp -s "$cache/docs/stamp" "$here/../docs/requirements.txt" || step docs "MkDocs with Material, from PyPI (half a minute)" fetch_docs ;;
+  python-sdk) python python-sdk sdk/python/requirements.txt "the parts of the Python client's tests, from PyPI (1 to 2 minutes)" ;;
+  python-autogen | python-deepagents-code) python "$what" "sdk/python/requirements-${what#python-}.txt" "${what#python-} with what its tests need, from PyPI (a minute)" ;;
+  docs) python docs docs/requirements.txt "MkDocs with Material, from PyPI (half a minute)" ;;
   e2b) stamped "$cache/e2b/stamp" "$(cat "$here/../sdk/e2b/versions.json")" || step e2b "E2B's SDKs, from npm and PyPI (two minutes)" fetch_e2b ;;
   clients) stamped "$cache/clients/stamp" "$(client_parts)" || step clients "what the tests of clients need, from npm and PyPI (a minute)" fetch_clients ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 cache=${SKERRY_CACHE:-/var/cache/skerry}
-../../scripts/install.sh python-sdk
+../../scripts/install.sh python-sdk python-autogen python-deepagents-code
 make -s -C ../.. build
 python=$cache/python-sdk/bin/python
 echo "-- lint"
@@ -18,19 +18,10 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 PYTHONPATH=src "$python" -m pytest -q --durations=5 --ignore tests/test_autogen.py --ignore tests/test_deepagents_code.py "$@" 2>&1 | tee "$log"
 printf 'ok  \tsdk/python\t%s\n' "$(tail -1 "$log")"
-# apart NAME ARGUMENT… runs tests in a venv of their own, with requirements-NAME.txt: what they need does not go with the others.
+# apart NAME ARGUMENT… runs tests in a venv of their own: what they need does not go with the others.
 apart() {
-  local venv=$cache/python-$1 wanted=requirements-$1.txt
   echo "-- $1"
-  shift
-  if ! cmp -s "$wanted" "$venv/stamp"; then
-    rm -rf "$venv"
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$wanted"
-    "$venv/bin/pip" check
-    cp "$wanted" "$venv/stamp"
-  fi
-  PYTHONPATH=src "$venv/bin/python" -m pytest -q "$@"
+  PYTHONPATH=src "$cache/python-$1/bin/python" -m pytest -q "${@:2}"
 }
 apart autogen tests/test_autogen.py
 # deepagents 0.7.6 itself finds folders twice by commands.
