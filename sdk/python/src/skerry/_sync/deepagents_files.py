@@ -49,11 +49,18 @@ def search_root(path: str | None) -> str:
     return USER_DATA if posixpath.normpath(path) in ("/", "//", "/mnt") else posixpath.normpath(path)
 
 
+class BadPattern(ValueError):
+    """A pattern that deepagents refuses."""
+
+
 def include(pattern: str) -> tuple[str, Callable[[str], bool]]:
     """The pattern for the server, which finds at least all, and what deepagents' own rules take of it."""
     if ".." in pattern.split("/"):  # deepagents 0.7.6 does not mind
-        raise ValueError("'..' leads out of the folder")
-    matches = compile_grep_include_glob(pattern)
+        raise BadPattern("'..' leads out of the folder")
+    try:
+        matches = compile_grep_include_glob(pattern)
+    except ValueError as err:  # of a type that 0.7.6 does not have
+        raise BadPattern(str(err)) from err
     return (pattern.lstrip("/") if "/" in pattern else "**/" + pattern), matches
 
 
@@ -177,7 +184,7 @@ class BackendFiles:
         try:
             wanted, matches = include(pattern)
             found = self._files.glob(wanted, root)
-        except ValueError as err:
+        except BadPattern as err:
             return GlobResult(error=f"Invalid glob pattern '{pattern}': {err}")
         except errors.SkerryError as err:
             return GlobResult(error=f"Path '{path}': {err}")
@@ -198,7 +205,7 @@ class BackendFiles:
             if matches and glob and len(found.items) == most:
                 # The server's rules take more than deepagents' do: enough are wanted after what these leave out.
                 found = self._files.grep(pattern, root, glob=wanted, max=MAX_MATCHES)
-        except ValueError as err:
+        except BadPattern as err:
             return GrepResult(error=f"Invalid glob pattern '{glob}': {err}")
         except errors.NotFound:
             return GrepResult(error=f"Path '{path}': path_not_found")
