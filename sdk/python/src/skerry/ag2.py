@@ -26,12 +26,13 @@ from ag2.tools.sandbox import ExecResult, SandboxBase  # noqa: E402
 
 from skerry import errors  # noqa: E402
 from skerry._cancellable import exit_code, result_of, with_reason  # noqa: E402
+from skerry._constants import WORKSPACE  # noqa: E402
 from skerry._sync.thread import Thread  # noqa: E402
 
 if TYPE_CHECKING:
     from ag2.context import ConversationContext
 
-WORKDIR = PurePosixPath("/mnt/user-data/workspace")
+WORKDIR = PurePosixPath(WORKSPACE)
 
 
 class SkerrySandbox(SandboxBase):

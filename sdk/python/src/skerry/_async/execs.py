@@ -13,7 +13,7 @@ import httpx
 from skerry import _constants as constants
 from skerry import errors, models
 from skerry._async.transport import Transport
-from skerry._options import given
+from skerry._options import deadline_of, given
 from skerry._results import Event, ExecResult, event_of
 
 if TYPE_CHECKING:
@@ -116,19 +116,21 @@ class Context:
     async def run(
         self, code: str, *, timeout_s: float | None = None, max_output_chars: int | None = None, env: Mapping[str, str] | None = None
     ) -> ExecResult:
-        body = given(code=code, context_id=self.id, timeout=timeout_s, max_output_chars=max_output_chars, env=env)
-        deadline = (timeout_s or constants.MAX_CODE_TIMEOUT_S) + constants.DEFAULT_WAIT_S
-        return ExecResult.model_validate(
-            (await self._transport.call("POST", f"{self._base}/execute_code", body=body, deadline_s=deadline)).json()
-        )
+        path, body, deadline = self._request(code, timeout_s, max_output_chars, env)
+        return ExecResult.model_validate((await self._transport.call("POST", path, body=body, deadline_s=deadline)).json())
 
     def stream(
         self, code: str, *, timeout_s: float | None = None, max_output_chars: int | None = None, env: Mapping[str, str] | None = None
     ) -> AsyncIterator[Event]:
         """As run, event by event."""
+        path, body, deadline = self._request(code, timeout_s, max_output_chars, env)
+        return follow(self._transport, self._base, path=path, body=body, deadline_s=deadline)
+
+    def _request(
+        self, code: str, timeout_s: float | None, max_output_chars: int | None, env: Mapping[str, str] | None
+    ) -> tuple[str, dict[str, Any], float]:
         body = given(code=code, context_id=self.id, timeout=timeout_s, max_output_chars=max_output_chars, env=env)
-        deadline = (timeout_s or constants.MAX_CODE_TIMEOUT_S) + constants.DEFAULT_WAIT_S
-        return follow(self._transport, self._base, path=f"{self._base}/execute_code", body=body, deadline_s=deadline)
+        return f"{self._base}/execute_code", body, deadline_of(None, timeout_s, constants.MAX_CODE_TIMEOUT_S)
 
     async def refresh(self) -> models.CodeContext:
         return self._take(await self._transport.call("GET", self._path))
