@@ -2,9 +2,9 @@
 # The tests, in tiers with real parts. Tiers that need no quiet machine run side by side; each has a log of its
 # own, which is shown whole when the tier fails. docs/testing.md says what each tier proves.
 #
-#   scripts/test.sh          what a change is likely to break: the first five tiers, with -short (make test)
+#   scripts/test.sh          what a change is likely to break: the first four tiers, with -short (make test)
 #   scripts/test.sh all      every tier, whole (make test-all)
-#   scripts/test.sh changed  the first five, and of everything else what changed since it last passed on this
+#   scripts/test.sh changed  the first four, and of everything else what changed since it last passed on this
 #                            machine (CI; on a fresh machine that is every tier, whole)
 #
 # -short runs a test of sandboxes with two of the five pairs of driver and runtime, and repeats less. Without an argument
@@ -14,8 +14,8 @@
 #   unit        go test of all packages that need no container
 #   drivers     go test of what starts sandboxes: Docker, containerd, runc, gVisor
 #   system      go test of the whole system, with Redis and MCP servers
-#   python      the Python client and its adapters: types, lint, tests with a real server
 #
+#   python      the Python client and its adapters: types, lint, tests with a real server
 #   clients     the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server, and the Rust crate: scripts/clients.sh
 #   copies      go test of the orchestrator again, with sandboxes that do not see the server's disk
 #   images      builds the images of the templates browser, data and office (5 minutes, or nothing when they are there)
@@ -44,8 +44,9 @@ export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
 # A clone that belongs to another user has no version that git would tell. What was built without the paths of one
 # clone serves the next.
 export GOFLAGS=${GOFLAGS:--buildvcs=false -trimpath}
-race=-race
-[ "$wanted" != quick ] || race=
+# Without the tables for debuggers a test links in two thirds of the time, and scripts/check.sh vets.
+how=(-race)
+[ "$wanted" != quick ] || how=(-vet=off -ldflags=-w)
 logs=$(mktemp -d)
 beat=
 trap '[ -z "$beat" ] || kill "$beat" 2>/dev/null; rm -rf "$logs"' EXIT
@@ -95,8 +96,8 @@ sized() {
   fi
   shift 3
   [ -n "$size" ] || rm -f "$SKERRY_CACHE/passed/$name"
-  # shellcheck disable=SC2086 # each is a flag, or nothing
-  tier "$name" go test $race $size "$@"
+  # shellcheck disable=SC2086 # a flag, or nothing
+  tier "$name" go test "${how[@]}" $size "$@"
   [ -n "$size" ] || keep "$name" "$digest"
 }
 
@@ -168,7 +169,8 @@ failures() {
 }
 
 prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
-prepare_parts() { scripts/install.sh images postgres mcp mcp-many s3 helm python-sdk clients e2b && images/build.sh base; }
+# What the other tiers need, they install.
+prepare_parts() { scripts/install.sh images postgres mcp mcp-many s3 helm e2b && images/build.sh base; }
 
 scripts/install.sh run test || exit 1
 prepare_parts &
@@ -184,7 +186,9 @@ system='/internal/e2e(/|$)'
 attack='/internal/attack(/|$)'
 templates='^(TestTemplateImages|TestFigures|TestBundledSkills)$'
 # scripts/check.sh runs the rules of the house.
-mapfile -t unit < <(grep -vE "$drivers|$system|$attack|/internal/archtest$" <<<"$packages")
+# These two take longest, so they begin first.
+long='/internal/(sandboxd|orchestrator)$'
+mapfile -t unit < <(grep -E "$long" <<<"$packages" && grep -vE "$long|$drivers|$system|$attack|/internal/archtest$" <<<"$packages")
 of() { grep -E "$1" <<<"$packages"; }
 # What whole servers are made of.
 product="images sandbox-templates skills plugins packs"
@@ -212,25 +216,26 @@ show_rest cluster
 # -count=1: go does not see that a test asks for this variable, and would show the result of the other run.
 rest copies ./internal/orchestrator "" env SKERRY_TEST_REMOTE=1 go test -race -count=1 -parallel 8 -timeout 15m ./internal/orchestrator
 show_rest copies
+# -count=1 from here on: these tests build programs, and go's cache of results does not see what those are made of.
 # Containers and clocks: after the tests that keep both cores busy, and two packages at a time, because
 # the suite of the drivers wants an end to be told within a second. The others have time.
 # shellcheck disable=SC2046 # names of packages have no spaces
-sized drivers "./internal/driver/... ./internal/tools/servers/... ./cmd/..." "images" -p 2 -timeout 30m $(of "$drivers")
+sized drivers "./internal/driver/... ./internal/tools/servers/... ./cmd/..." "images" -count=1 -p 2 -timeout 30m $(of "$drivers")
 show drivers
 # shellcheck disable=SC2046 # the same
 {
-  tier python sdk/python/test.sh
+  rest python "./cmd/... ./sdk/packs/conformance" "$product sdk/python docs" sdk/python/test.sh
   rest clients "./cmd/... ./sdk/..." "$product sdk docs" scripts/clients.sh
   rest templates "./internal/e2e ./cmd/..." "$product" go test -race -count=1 -timeout 30m -run "$templates" ./internal/e2e
-  rest attack "./internal/attack/... ./cmd/..." "$product" go test -race -p 1 -timeout 30m $(of "$attack")
+  rest attack "./internal/attack/... ./cmd/..." "$product" go test -race -count=1 -p 1 -timeout 30m $(of "$attack")
 } &
 beside=$!
 # shellcheck disable=SC2046 # names of packages have no spaces
-sized system "./internal/e2e/... ./cmd/..." "$product" -p 1 -parallel 4 -timeout 40m -skip "$templates" $(of "$system")
+sized system "./internal/e2e/... ./cmd/..." "$product" -count=1 -p 1 -parallel 4 -timeout 40m -skip "$templates" $(of "$system")
 show system
 rest foreign "./internal/e2e ./cmd/..." "$product" env SKERRY_TEST_FOREIGN=1 go test -race -count=1 -timeout 30m -run '^TestForeign$' ./internal/e2e
 wait $beside
-show python
+show_rest python
 show_rest clients
 show_rest templates
 show_rest attack

@@ -11,7 +11,7 @@ import (
 func TestCodeRuntimes(t *testing.T) {
 	t.Parallel()
 	shared := sharedFolder(t)
-	for _, name := range []string{"bun", "deno", "node"} {
+	for _, name := range first("bun", "deno", "node") {
 		t.Run(name, func(t *testing.T) {
 			more := "javascript: " + name + "\n"
 			if name == "deno" {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -262,11 +263,11 @@ func extension(t *testing.T, name string, config map[string]any) string {
 func TestConformanceServer(t *testing.T) {
 	t.Parallel()
 	program := referenceServer(t)
-	for revision, stateless := range map[string]string{"2025-11-25": "false", "2026-07-28": "true"} {
+	for _, revision := range first("2026-07-28", "2025-11-25") {
 		t.Run(revision, func(t *testing.T) {
 			port := freePort(t)
 			url := "http://127.0.0.1:" + port + "/"
-			serveBeside(t, url, nil, program, "-http=127.0.0.1:"+port, "-stateless="+stateless)
+			serveBeside(t, url, nil, program, "-http=127.0.0.1:"+port, "-stateless="+strconv.FormatBool(revision == "2026-07-28"))
 			s := start(t, options{extensions: extension(t, "suite", map[string]any{"type": "http", "url": url})})
 			direct := conform(t, url, "--requirements", revision)
 			for name, d := range direct {
@@ -284,6 +285,7 @@ func TestConformanceServer(t *testing.T) {
 // TestConformanceDifferential runs the npm server "everything" behind /mcp, over its standard input. It must
 // score what its own HTTP mode scores directly, seen alone and among all tools of a thread.
 func TestConformanceDifferential(t *testing.T) {
+	whole(t, TestConformanceServer)
 	t.Parallel()
 	main := npmProgram(t, "@modelcontextprotocol/server-everything/dist/index.js")
 	node := npmProgram(t, "node/bin/node")

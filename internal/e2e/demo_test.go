@@ -24,6 +24,7 @@ func demoTools(t *testing.T) string {
 
 // TestDemoAtServer: the demo shows a server that is there, with tools and without, and leaves nothing in it.
 func TestDemoAtServer(t *testing.T) {
+	whole(t, TestWorkedExample)
 	t.Parallel()
 	for name, c := range map[string]struct{ extensions, want, not string }{
 		"with tools": {

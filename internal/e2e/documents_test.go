@@ -63,6 +63,7 @@ func (sh *shell) firstKey() {
 
 // TestDocuments runs what the documents show for a shell, against one server. What a page says is there already, is.
 func TestDocuments(t *testing.T) {
+	whole(t, TestReadme)
 	t.Parallel()
 	blocks := docblock.Marked(t)
 	shared := sharedFolder(t)

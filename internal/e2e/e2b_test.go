@@ -52,6 +52,7 @@ func TestE2BKeys(t *testing.T) {
 
 // TestE2BTwoServers: a sandbox of E2B's SDKs is the same at each of two servers.
 func TestE2BTwoServers(t *testing.T) {
+	whole(t, TestTwoServers)
 	t.Parallel()
 	redis := redistest.Start(t)
 	a := start(t, options{driver: "docker", args: []string{"--redis", redis.URL()}, env: []string{"SKERRY_E2B=true"}})

@@ -145,6 +145,7 @@ func TestThreadEvents(t *testing.T) {
 // TestEventsOfTwoServers: any server answers; what another one does is told; when the owner ends, the stream goes on at the
 // other one with a reset.
 func TestEventsOfTwoServers(t *testing.T) {
+	whole(t, TestThreadEvents)
 	t.Parallel()
 	a, b, _ := startTwo(t, "oci")
 	a.ok("two", "true")

@@ -38,6 +38,7 @@ func manyServers(t *testing.T, shared string) string {
 // TestManyServers: eleven real servers at once: all their tools are there, the wrappers of all of them
 // compile, and calls of every kind are made through code.
 func TestManyServers(t *testing.T) {
+	whole(t, TestToolRoutes)
 	t.Parallel()
 	shared := sharedFolder(t)
 	// Of a browser's tools nearly all say that they destroy, out in the world: without this a person would be asked.

@@ -27,6 +27,7 @@ func cli(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 func TestMCPCommands(t *testing.T) {
 	t.Parallel()
 	t.Run("alone", func(t *testing.T) {
+		whole(t, TestMCPCommands)
 		shared := sharedFolder(t)
 		file := filepath.Join(shared, "ext.json")
 		must(t, os.WriteFile(file, []byte(mcpServers(t, shared)), 0o600))

@@ -93,7 +93,7 @@ func npmRegistry(t *testing.T, dir string) string {
 // TestInstalledServer: `skerry mcp install` fetches what npx starts, and then the server starts without a way out.
 func TestInstalledServer(t *testing.T) {
 	t.Parallel()
-	for _, o := range []options{{driver: "docker", runtime: "runc"}, {driver: "oci", runtime: "runsc"}} {
+	for _, o := range first(options{driver: "docker", runtime: "runc"}, options{driver: "oci", runtime: "runsc"}) {
 		t.Run(o.driver+"/"+o.runtime, func(t *testing.T) {
 			needDriver(t, o.driver, o.runtime)
 			shared := sharedFolder(t)

@@ -205,6 +205,7 @@ func TestPackServerKilled(t *testing.T) {
 
 // TestPackServerStops: the server that has a pack drains. The call under way ends normally, and no other one fails.
 func TestPackServerStops(t *testing.T) {
+	whole(t, TestPackServerKilled)
 	t.Parallel()
 	a, b, _ := startTwo(t, "docker")
 	p := leads(t)
@@ -250,6 +251,7 @@ func TestPackServerStops(t *testing.T) {
 
 // TestPackRedisAway: while Redis is away, threads that run use the packs of their own server and of the other one.
 func TestPackRedisAway(t *testing.T) {
+	whole(t, TestPackAway)
 	t.Parallel()
 	a, b, redis := startTwo(t, "docker")
 	provideAt(t, leads(t), nil, a)

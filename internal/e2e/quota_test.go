@@ -45,6 +45,7 @@ func startLimited(t *testing.T, tenants, users string) (a, b *server, redis *red
 // TestLimitsOfTwoServers: calls to two servers at a time stay within the limits together; when one of them is killed, its
 // places come back; and the time that a refusal says is enough.
 func TestLimitsOfTwoServers(t *testing.T) {
+	whole(t, TestLimitsAndUsage)
 	t.Parallel()
 	const most = 2
 	a, b, _ := startLimited(t, `{"*": {execs: 2}}`, `{"*": {sandboxes: 5}}`)

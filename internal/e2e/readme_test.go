@@ -34,6 +34,7 @@ func TestReadme(t *testing.T) {
 
 // TestQuickstart runs the blocks of docs/quickstart.md as they stand there, and looks for what they are said to print.
 func TestQuickstart(t *testing.T) {
+	whole(t, TestReadme)
 	t.Parallel()
 	need(t, have("curl") && have("node") && have("make"), "curl, node and make")
 	blocks := docblock.Marked(t)

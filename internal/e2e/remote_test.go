@@ -50,6 +50,7 @@ func (s *server) remains() []string {
 // TestRemote: sandboxes of one server are those of another one that serves E2B's API: commands, files both ways, code that
 // calls tools through the bridge; what a killed server left it finds; and deleting leaves nothing there.
 func TestRemote(t *testing.T) {
+	whole(t, TestRemoteLost)
 	t.Parallel()
 	shared := sharedFolder(t)
 	s, service := startAtService(t, options{extensions: mcpServers(t, shared)})

@@ -250,6 +250,7 @@ func TestOwnerKilled(t *testing.T) {
 
 // TestRedisStartsEmpty: a Redis that comes back without its data ends no exec and starts no second sandbox.
 func TestRedisStartsEmpty(t *testing.T) {
+	whole(t, TestOwnerKilled)
 	t.Parallel()
 	a, b, redis := startTwo(t, "docker")
 	a.ok("x", "true")
@@ -352,6 +353,7 @@ func ownerStopped(t *testing.T, args ...string) {
 // TestOnlyServersAmongServers: at the address for the other servers answers this one to servers only: not to a
 // sandbox's sidecar, whose certificate the same authority signed.
 func TestOnlyServersAmongServers(t *testing.T) {
+	whole(t, TestServerAdministration)
 	t.Parallel()
 	a, b, _ := startTwo(t, "docker", "--peer-listen", "127.0.0.1:0")
 	a.ok("x", "true")

@@ -86,6 +86,7 @@ func (b *balancer) load(thread string, stop <-chan struct{}, done *atomic.Int64)
 // TestRollingUpgrade replaces one server after the other, under load and with execs that take longer than a
 // moment. No request fails, and every thread keeps its sandbox.
 func TestRollingUpgrade(t *testing.T) {
+	whole(t, TestDrain)
 	t.Parallel()
 	a, b, _ := startTwo(t, "docker", "--peer-listen", "127.0.0.1:0")
 	front := &balancer{t: t}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +40,16 @@ func first[T any](cases ...T) []T {
 		return cases[:1]
 	}
 	return cases
+}
+
+// whole leaves a test to `make test-all` and to CI: it takes more than ten seconds, and with -short another test shows
+// the core of what it promises.
+func whole(t *testing.T, core func(*testing.T)) {
+	t.Helper()
+	if testing.Short() {
+		name := runtime.FuncForPC(reflect.ValueOf(core).Pointer()).Name()
+		t.Skipf("only without -short; %s runs with it, and shows the core of this", name[strings.LastIndexByte(name, '.')+1:])
+	}
 }
 
 // TestWalls asserts from inside a sandbox what code must not reach.

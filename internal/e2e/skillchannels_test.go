@@ -321,6 +321,7 @@ func TestSkillChannelEnds(t *testing.T) {
 // TestSkillChannelRestart: a server that is started again has lost the skill, its program attaches it again by itself, and it
 // is active as before. Skills of a thread are listed in the order in which it was given them.
 func TestSkillChannelRestart(t *testing.T) {
+	whole(t, TestSkillChannelEnds)
 	t.Parallel()
 	s := start(t, options{})
 	s.args[slices.Index(s.args, "127.0.0.1:0")] = strings.TrimPrefix(s.url, "http://")

@@ -86,9 +86,10 @@ func TestScriptRuntimes(t *testing.T) {
 	const who = "const name: string = process.versions.bun ? 'bun' : 'Deno' in globalThis ? 'deno' : 'node';\nconsole.log(name, process.argv.slice(2).join(' '));\n"
 	js := strings.Replace(who, ": string", "", 1)
 	shared := sharedFolder(t)
-	for runtime, more := range map[string]string{
-		"bun": "", "node": "javascript: node\n", "deno": "javascript: deno\n", "deno ": "javascript: deno\ndeno: {allow_env: [NO_COLOR]}\n",
-	} {
+	for _, runtime := range first("bun", "node", "deno", "deno ") {
+		more := map[string]string{
+			"node": "javascript: node\n", "deno": "javascript: deno\n", "deno ": "javascript: deno\ndeno: {allow_env: [NO_COLOR]}\n",
+		}[runtime]
 		t.Run(strings.ReplaceAll(runtime, " ", "-limited"), func(t *testing.T) {
 			s := start(t, options{extensions: mcpServers(t, shared), template: more})
 			s.connect("r")

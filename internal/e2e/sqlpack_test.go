@@ -77,6 +77,7 @@ func (s *server) sqlPack(env []string, args ...string) {
 // and not the bytes. The audit log has the calls and the file, the policy denies execute, and what code tries to write through
 // query is refused by the database.
 func TestSQLPack(t *testing.T) {
+	whole(t, TestPacks)
 	t.Parallel()
 	postgres := pgtest.Start(t, salesDatabase)
 	hba := "local all postgres trust\nlocal all all scram-sha-256\n"

@@ -13,6 +13,7 @@ import (
 // for byte. The first one comes back with an old disk and a sandbox that still runs, and goes on from where the other
 // one was; what the sandbox of that one then does is not acknowledged. What is deleted on one is gone on both.
 func TestWorkspaces(t *testing.T) {
+	whole(t, TestRestart)
 	t.Parallel()
 	store := s3test.Start(t)
 	store.Put("workspaces", "other/x", nil)
