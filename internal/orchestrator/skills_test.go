@@ -192,6 +192,41 @@ func TestThreadsSeeTheirSkills(t *testing.T) {
 }
 
 // TestChangesOfOthersArePushed: what another process writes reaches sandboxes in which nothing runs.
+// TestReadsOfANewThread: agents read their skills and an empty workspace before anything made the thread, and do not
+// make it by that.
+func TestReadsOfANewThread(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, daemon{run: exits})
+	h.publicSkill(t, "pdf")
+	h.customSkill(t, caller.Owner, "mine")
+	if got := h.throughFiles(t, "new"); !slices.Equal(got, []string{"custom/mine", "public/pdf"}) {
+		t.Errorf("skills: %q", got)
+	}
+	err := h.Files.ReadFiles(t.Context(), caller, "new", func(f *paths.FS) error {
+		if text, err := f.Read(sandbox.SkillsDir+"/public/pdf/SKILL.md", 0, 0); err != nil || !strings.Contains(text.Content, "does pdf") {
+			t.Errorf("SKILL.md: %q, %v", text.Content, err)
+		}
+		if _, err := f.Read(sandbox.UserDataDir+"/workspace/a", 0, 0); !errors.Is(err, sandbox.NotFound) {
+			t.Errorf("a file that is not there: %v", err)
+		}
+		list, err := f.List(t.Context(), sandbox.UserDataDir, 2, 100)
+		var names []string
+		for _, e := range list.Items {
+			names = append(names, strings.TrimPrefix(e.Path, sandbox.UserDataDir+"/"))
+		}
+		if !slices.Equal(names, []string{"outputs", "uploads", "workspace"}) {
+			t.Errorf("%s has %q", sandbox.UserDataDir, names)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := h.Threads.Thread(t.Context(), caller, "new"); !errors.Is(err, sandbox.NotFound) {
+		t.Errorf("reading made the thread: %v", err)
+	}
+}
+
 func TestChangesOfOthersArePushed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, daemon{run: exits})

@@ -250,7 +250,7 @@ func apiConfig(version string) huma.Config {
 			Tags: []*huma.Tag{
 				{Name: route.TagThreads, Description: "A thread owns a workspace and has at most one live sandbox."},
 				{Name: route.TagRun, Description: "Commands, code and skill scripts. Each run is an exec with one end."},
-				{Name: route.TagFiles, Description: "A thread's files, by virtual path. None of these starts a sandbox."},
+				{Name: route.TagFiles, Description: "A thread's files, by virtual path. None of these starts a sandbox. A thread that is not there yet shows its skills and empty folders."},
 				{Name: route.TagTools, Description: "Tools of MCP servers."},
 				{Name: route.TagSkills, Description: "Skills, plugins and commands: what agents know."},
 				{Name: route.TagAdmin, Description: "Audit, keys and MCP servers."},

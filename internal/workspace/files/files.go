@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 
@@ -109,13 +110,14 @@ func (f *Files) viewFolders(t sandbox.Thread, view *skills.View) (skills, plugin
 	return f.views.Shared(view)
 }
 
-// ReadFiles calls read with a view of the thread's files, with its skills and plugins.
+// ReadFiles calls read with a view of the thread's files, with its skills and plugins. A thread that is not there yet has
+// empty folders: agents look for their skills before they run or write anything.
 func (f *Files) ReadFiles(ctx context.Context, c sandbox.Caller, id string, read func(*paths.FS) error) error {
 	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
-	if err := f.threads.Exists(ctx, t); err != nil {
+	if err := f.threads.Exists(ctx, t); err != nil && !errors.Is(err, sandbox.NotFound) {
 		return err
 	}
 	f.lifecycle.Active(t, lifecycle.ActivityFileRead)

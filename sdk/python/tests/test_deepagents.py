@@ -9,10 +9,13 @@ from importlib import metadata
 
 import pytest
 from deepagents.backends.protocol import GlobResult, SandboxBackendProtocol, WriteResult
+from deepagents.middleware.skills import SkillsMiddleware, SkillsState
 from langchain_tests.integration_tests import SandboxIntegrationTests
+from langgraph.runtime import Runtime
 
 from skerry import Client, Thread
 from skerry.deepagents import SkerrySandbox
+from skerry.errors import NotFound
 from tests.conftest import Server
 
 NATIVE = "/mnt/user-data/workspace/suite"
@@ -132,6 +135,17 @@ class TestContract:
         assert sandbox.execute("sleep 30", timeout=1).exit_code == 124
         cut = sandbox.execute("yes | head -c 3000000")
         assert cut.truncated and "All of the output is in" in cut.output
+
+    def test_new_thread_has_skills(self, client: Client) -> None:
+        """Agents look for them before anything runs, and do not make the thread by that."""
+        sandbox = SkerrySandbox(client.thread("new-" + uuid.uuid4().hex[:8]))
+        middleware = SkillsMiddleware(backend=sandbox, sources=["/mnt/skills/public"])
+        found = middleware.before_agent(SkillsState(messages=[]), Runtime(), {})
+        assert found and "csv-profile" in {skill["name"] for skill in found["skills_metadata"]}
+        empty = sandbox.ls("/mnt/user-data/workspace")
+        assert empty.error is None and not empty.entries
+        with pytest.raises(NotFound):
+            sandbox.thread.info()
 
     def test_errors_are_results(self, server: Server) -> None:
         with Client(server.url, api_key="none", retries=0) as client:
