@@ -1,5 +1,0 @@
-//go:build !race
-
-package codeapi
-
-const slowdown = 1
