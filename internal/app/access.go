@@ -147,8 +147,11 @@ func (a *access) Authenticate(ctx context.Context, cred auth.Credential) (sandbo
 	return a.keys.Authenticate(ctx, cred)
 }
 
-// CreateKey makes a key, and records it.
+// CreateKey makes a key, and records it. Invalid: the first key is not an administrator's, so nobody could make another one.
 func (a *access) CreateKey(ctx context.Context, c sandbox.Caller, k auth.Key) (auth.Key, string, error) {
+	if a.cfg.Auth == "auto" && !a.closed.Load() && k.Role != "" && k.Role != sandbox.RoleAdmin {
+		return auth.Key{}, "", sandbox.Errorf(sandbox.Invalid, "from the first key on the server wants a key from every caller: make an administrator's first (role admin), then the one with the role %s", k.Role)
+	}
 	var made auth.Key
 	var secret string
 	err := a.recorded(ctx, c, audit.ActionKeyCreate, k.Name, func(rec *audit.Record) (err error) {

@@ -99,6 +99,23 @@ func TestOpenListeners(t *testing.T) {
 	t.Logf("%d ways to listen", tried)
 }
 
+// TestFirstKeyIsAnAdministrators: the first key of a server closes it, so an agent's would lock out its owner.
+func TestFirstKeyIsAnAdministrators(t *testing.T) {
+	s, err := store.Open(t.Context(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	a := &access{cfg: config.Config{Auth: "auto"}, log: slog.New(slog.DiscardHandler), store: s, keys: auth.New(s, auth.Options{})}
+	_, _, err = a.CreateKey(t.Context(), sandbox.Caller{Owner: LocalOwner, Role: sandbox.RoleAdmin}, auth.Key{User: "ann", Role: sandbox.RoleAgent})
+	if sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), "make an administrator's first") {
+		t.Errorf("the first key was an agent's: %v", err)
+	}
+	if has, err := s.HasKeys(t.Context()); has || err != nil {
+		t.Errorf("a key was made: %v", err)
+	}
+}
+
 // TestFirstKey: a server that others can reach starts with a key from its environment, which it unsets; a malformed key is refused.
 func TestFirstKey(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Options{})
