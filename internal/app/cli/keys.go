@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -59,8 +58,7 @@ func newKeyCreate(api *client.Client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), secret)
-			return err
+			return api.Say(cmd, map[string]any{"secret": secret}, secret)
 		},
 	}
 	cmd.Flags().StringVar(&k.Name, "name", "key", "what the key is for")

@@ -40,6 +40,9 @@ func Status(ctx context.Context, err error) int {
 	return 0
 }
 
+// alone marks a command that talks to no server: a broken file of profiles does not stop it.
+const alone = "alone"
+
 const exitInterrupted = 130 // as shells say of a program that SIGINT ended
 
 // NewRoot is the command with all others below it.
@@ -57,8 +60,8 @@ func NewRoot() *cobra.Command {
 	root.PersistentFlags().StringVar(&api.Key, "api-key", "", "bearer key (default: SKERRY_API_KEY, or that of the profile)")
 	root.PersistentFlags().StringVar(&api.Profile, "profile", "", "profile to use (default: SKERRY_PROFILE, or what `skerry use` chose)")
 	root.PersistentFlags().BoolVar(&api.JSON, "json", false, "print JSON")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if err := api.Resolve(); err != nil {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := api.Resolve(); err != nil && cmd.Annotations[alone] == "" {
 			return exit.As(exit.Usage, err)
 		}
 		return nil
@@ -69,14 +72,14 @@ func NewRoot() *cobra.Command {
 	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), runs.NewExec(&api), runs.NewCode(&api), newCommands(&api), runs.NewContexts(&api), newThread(&api), newEvents(&api), audit.New(&api), newApprovals(&api), mcp.New(&api), newPacks(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), skills.New(&api), newTemplates(&api), newUsage(&api), newVersion(&api))
 	root.AddCommand(runs.Commands(&api)...)
 	root.AddCommand(profiles.Commands(&api)...)
-	finish(root)
+	finish(root, &api)
 	complete(root, &api)
 	return root
 }
 
 func newVersion(api *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Annotations: map[string]string{alone: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if api.JSON {
 				return output.JSON(cmd.OutOrStdout(), map[string]string{"version": buildinfo.Version()})

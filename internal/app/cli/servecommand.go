@@ -19,7 +19,7 @@ func newServe() *cobra.Command {
 	var file string
 	flags := config.Config{}
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Start the server",
+		Use: "serve", Short: "Start the server", Annotations: map[string]string{alone: "yes"},
 		Long: "Starts the server. Everything can be set in one YAML file (--config), by SKERRY_… in the environment, and the usual things by flags; the later one wins.\n\n" +
 			"With nothing configured it serves on 127.0.0.1:8080, keeps its state in the data folder, and uses Docker when its daemon answers, else runc.",
 		Args: cobra.NoArgs,

@@ -34,7 +34,7 @@ func newTemplates(api *client.Client) *cobra.Command {
 			"Exit codes: 0 all is well; 1 a test fails, a file is wrong, or the server does not answer.",
 		Example: "  skerry templates ls\n  skerry templates lint sandbox-templates\n  skerry templates test data\n  skerry templates sbom data > data.cdx.json",
 	}
-	cmd.AddCommand(newTemplatesList(api), newTemplatesNew(), newTemplatesLint(api), newTemplatesTest(api), newTemplatesSBOM(api), newTemplatesPool())
+	cmd.AddCommand(newTemplatesList(api), newTemplatesNew(api), newTemplatesLint(api), newTemplatesTest(api), newTemplatesSBOM(api), newTemplatesPool())
 	return cmd
 }
 

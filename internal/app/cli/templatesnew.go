@@ -14,10 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 )
 
-func newTemplatesNew() *cobra.Command {
+func newTemplatesNew(api *client.Client) *cobra.Command {
 	var image, parent, dir string
 	var pip []string
 	cmd := &cobra.Command{
@@ -52,8 +53,7 @@ func newTemplatesNew() *cobra.Command {
 			if _, err := lintTemplates(file); err != nil {
 				return errors.Join(exit.With(exit.Usage, "%w", err), os.Remove(file))
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSpace(file), "is written; the server reads the folder that `templates:` names at its start")
-			return err
+			return api.Say(cmd, map[string]any{"file": file, "image": image}, file+" is written; the server reads the folder that `templates:` names at its start")
 		},
 	}
 	cmd.Flags().StringArrayVar(&pip, "pip", nil, "build an image with this package of PyPI, such as pandas==2.3.3; it needs Docker; may be given many times")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,23 @@ func TestProfiles(t *testing.T) {
 		t.Errorf("%d %s", code, errs)
 	}
 	if code, _, errs := run(t, "", "ps", "t", "--profile", "work"); code != 2 || !strings.Contains(errs, "there is no profile") {
+		t.Errorf("%d %s", code, errs)
+	}
+	file := os.Getenv("SKERRY_PROFILES")
+	if err := os.WriteFile(file, []byte(`{"profiles":{"a":{"server":"http://localhost:1"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := run(t, "", "use", "a", "--json"); code != 0 || out != "{\n  \"ok\": true\n}\n" {
+		t.Errorf("a command that has nothing to tell: %d %q %s", code, out, errs)
+	}
+	// What talks to no server does not care that the file is broken. What does must not ask another server instead.
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := run(t, "", "version"); code != 0 || !strings.HasPrefix(out, "skerry ") {
+		t.Errorf("%d %s", code, errs)
+	}
+	if code, _, errs := run(t, "", "ps", "t"); code != 2 || !strings.Contains(errs, "mend or remove it") {
 		t.Errorf("%d %s", code, errs)
 	}
 }

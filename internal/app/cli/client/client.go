@@ -103,6 +103,15 @@ func Ending(r *Result) error {
 	return nil
 }
 
+// Say prints what a command did: a sentence for a person, or with --json its parts.
+func (c *Client) Say(cmd *cobra.Command, parts map[string]any, sentence string) error {
+	if c.JSON {
+		return output.JSON(cmd.OutOrStdout(), parts)
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), output.Plain(cmd.OutOrStdout(), sentence))
+	return err
+}
+
 // Table prints a list of the API with the named fields as columns.
 func (c *Client) Table(cmd *cobra.Command, path string, columns []string) error {
 	var list struct {

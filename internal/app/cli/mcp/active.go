@@ -10,7 +10,6 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
-	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 )
 
 func newMCPActivate(f *mcpFlags) *cobra.Command {
@@ -19,7 +18,7 @@ func newMCPActivate(f *mcpFlags) *cobra.Command {
 		Long: "Makes tools active in the thread of --thread: its agent gets their definitions in every mode, until they are put away.\n" +
 			"A full search does so with the deferred tools that it shows. The thread keeps at most 100; the oldest fall out.\n\n" + exitCodesHelp,
 		Example: "  skerry mcp activate --thread demo jira__create_issue\n  skerry thread show demo | jq .active_tools",
-	}, "%s is active in %s\n")
+	}, "%s is active in %s")
 }
 
 func newMCPPutAway(f *mcpFlags) *cobra.Command {
@@ -27,7 +26,7 @@ func newMCPPutAway(f *mcpFlags) *cobra.Command {
 		Use: "put-away TOOL…", Short: "Take tools out of the active ones of a thread",
 		Long:    "Takes tools out of the active ones of the thread of --thread.\n\n" + exitCodesHelp,
 		Example: "  skerry mcp put-away --thread demo jira__create_issue",
-	}, "%s is put away in %s\n")
+	}, "%s is put away in %s")
 }
 
 // activeCommand completes a command that changes which tools are active; done says so of a tool and a thread.
@@ -39,12 +38,11 @@ func (f *mcpFlags) activeCommand(method string, cmd *cobra.Command, done string)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 		defer cancel()
-		out := cmd.OutOrStdout()
 		for _, tool := range args {
 			if err := f.server().Call(ctx, method, client.ThreadPath(f.thread, "tools", "active", url.PathEscape(tool)), nil, nil); err != nil {
 				return exit.Of(err)
 			}
-			if _, err := fmt.Fprintf(out, done, output.Plain(out, tool), f.thread); err != nil {
+			if err := f.api.Say(cmd, map[string]any{"tool": tool, "thread": f.thread}, fmt.Sprintf(done, tool, f.thread)); err != nil {
 				return err
 			}
 		}

@@ -29,7 +29,6 @@ func newMCPInstall(f *mcpFlags) *cobra.Command {
 			if f.file != "" {
 				return exit.With(exit.Usage, "--config starts MCP servers without sandboxes: install their packages on this machine")
 			}
-			out := cmd.OutOrStdout()
 			for _, server := range args {
 				ctx, cancel := context.WithTimeout(cmd.Context(), max(f.timeout, installWait))
 				var done struct {
@@ -41,7 +40,8 @@ func newMCPInstall(f *mcpFlags) *cobra.Command {
 				if err != nil {
 					return exit.Of(err)
 				}
-				if _, err := fmt.Fprintf(out, "%s is installed, and has %s\n", output.Plain(out, server), output.Count(done.Tools, "tool")); err != nil {
+				parts := map[string]any{"server": server, "tools": done.Tools}
+				if err := f.api.Say(cmd, parts, fmt.Sprintf("%s is installed, and has %s", server, output.Count(done.Tools, "tool"))); err != nil {
 					return err
 				}
 			}

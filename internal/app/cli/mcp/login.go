@@ -74,8 +74,7 @@ func newMCPLogout(f *mcpFlags) *cobra.Command {
 			if err := source.logout(ctx, args[0]); err != nil {
 				return exit.Of(err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Logged out at %s.\n", output.Plain(cmd.OutOrStdout(), args[0]))
-			return err
+			return f.api.Say(cmd, map[string]any{"server": args[0]}, "Logged out at "+args[0]+".")
 		},
 	}
 }

@@ -35,7 +35,7 @@ import sys
 print("hello from", *sys.argv[1:])
 `
 
-func newSkillsNew() *cobra.Command {
+func newSkillsNew(api *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use: "new NAME", Short: "Make a folder with a skill to begin with", Args: cobra.ExactArgs(1),
 		Example: "  skerry skills new my-skill && skerry skills lint my-skill",
@@ -55,8 +55,7 @@ func newSkillsNew() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is made: write its SKILL.md, then `skerry skills lint %s` and `skerry skills pack %s`\n", dir, dir, dir)
-			return err
+			return api.Say(cmd, map[string]any{"folder": dir}, fmt.Sprintf("%s is made: write its SKILL.md, then `skerry skills lint %s` and `skerry skills pack %s`", dir, dir, dir))
 		},
 	}
 }

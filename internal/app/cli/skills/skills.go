@@ -45,7 +45,7 @@ func New(api *client.Client) *cobra.Command {
 			return exit.With(exit.Usage, "there is no command %q; there are: ls, new, lint, pack, install, enable, disable, rm and run", args[0])
 		},
 	}
-	cmd.AddCommand(newSkillsList(api), newSkillsNew(), newSkillsSwitch(api, "enable", true), newSkillsSwitch(api, "disable", false), newSkillsRemove(api), newSkillsLint(api), newSkillsPack(api), newSkillsInstall(api), newSkillsRun(api))
+	cmd.AddCommand(newSkillsList(api), newSkillsNew(api), newSkillsSwitch(api, "enable", true), newSkillsSwitch(api, "disable", false), newSkillsRemove(api), newSkillsLint(api), newSkillsPack(api), newSkillsInstall(api), newSkillsRun(api))
 	for _, sub := range cmd.Commands() {
 		sub.Args = exit.Arguments(sub.Args)
 		sub.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
