@@ -14,7 +14,7 @@
 #     mcp-many eight more MCP servers, for the test of many at once, from npm
 #     rivals   llm-sandbox, which make bench measures beside Skerry, from PyPI
 #     python-sdk  what the Python client, its adapters and their tests need, in a venv of their own, from PyPI
-#     python-autogen, python-deepagents-code  those adapters in a venv each: what they pin does not go with the others
+#     python-autogen, python-deepagents-code, python-openai-agents  those adapters in a venv each: what they pin does not go with the others
 #     clients  what the tests of the TypeScript client and of MCP clients need, bun and deno among it, from npm and PyPI
 #     e2b      E2B's SDKs in three versions each, from npm and PyPI
 #     docs     MkDocs with Material, which makes the documentation's site, from PyPI
@@ -242,7 +242,7 @@ for what in "$@"; do
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   rivals) stamped "$cache/rivals/stamp" "$llm_sandbox" || step rivals "from PyPI: $llm_sandbox" fetch_rivals ;;
   python-sdk) python python-sdk sdk/python/requirements.txt "the parts of the Python client's tests, from PyPI (1 to 2 minutes)" ;;
-  python-autogen | python-deepagents-code) python "$what" "sdk/python/requirements-${what#python-}.txt" "${what#python-} with what its tests need, from PyPI (a minute)" ;;
+  python-autogen | python-deepagents-code | python-openai-agents) python "$what" "sdk/python/requirements-${what#python-}.txt" "${what#python-} with what its tests need, from PyPI (a minute)" ;;
   docs) python docs docs/requirements.txt "MkDocs with Material, from PyPI (half a minute)" ;;
   e2b) stamped "$cache/e2b/stamp" "$(cat "$here/../sdk/e2b/versions.json")" || step e2b "E2B's SDKs, from npm and PyPI (two minutes)" fetch_e2b ;;
   clients) stamped "$cache/clients/stamp" "$(client_parts)" || step clients "what the tests of clients need, from npm and PyPI (a minute)" fetch_clients ;;

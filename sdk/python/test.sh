@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 cache=${SKERRY_CACHE:-/var/cache/skerry}
-../../scripts/install.sh python-sdk python-autogen python-deepagents-code
+../../scripts/install.sh python-sdk python-autogen python-deepagents-code python-openai-agents
 make -s -C ../.. build
 python=$cache/python-sdk/bin/python
 echo "-- lint"
@@ -16,7 +16,7 @@ echo "-- types"
 echo "-- tests"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-PYTHONPATH=src "$python" -m pytest -q --durations=5 --ignore tests/test_autogen.py --ignore tests/test_deepagents_code.py "$@" 2>&1 | tee "$log"
+PYTHONPATH=src "$python" -m pytest -q --durations=5 --ignore tests/test_autogen.py --ignore tests/test_deepagents_code.py --ignore tests/test_openai_agents.py "$@" 2>&1 | tee "$log"
 printf 'ok  \tsdk/python\t%s\n' "$(tail -1 "$log")"
 # apart NAME ARGUMENT… runs tests in a venv of their own: what they need does not go with the others.
 apart() {
@@ -24,6 +24,7 @@ apart() {
   PYTHONPATH=src "$cache/python-$1/bin/python" -m pytest -q "${@:2}"
 }
 apart autogen tests/test_autogen.py
+apart openai-agents tests/test_openai_agents.py
 # deepagents 0.7.6 itself finds folders twice by commands.
 apart deepagents-code tests/test_deepagents_code.py tests/test_deepagents.py --deselect tests/test_deepagents.py::TestSuiteInSandbox::test_glob_with_directories
 echo "-- conformance"
