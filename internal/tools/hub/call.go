@@ -217,7 +217,7 @@ func (g *Catalog) errQuarantined(candidates []*serverconfig.Server, t sandbox.Th
 				names = append(names, name)
 			}
 			if slices.Contains(names, ref.Name) || slices.Contains(names, ref.Printed) {
-				return sandbox.Errorf(sandbox.Forbidden, "the tool %q of the MCP server %q is quarantined: it is not as it was when it was first seen, or approved. An administrator looks at it with `skerry mcp drift list %s` and lets it in with `skerry mcp drift approve %s %s`", name, s.Name, s.Name, s.Name, name)
+				return sandbox.Errorf(sandbox.Forbidden, "the tool %q of the MCP server %q is quarantined: it is not as it was when it was first seen, or approved. An administrator looks at it with `skerry mcp drift ls %s` and lets it in with `skerry mcp drift approve %s %s`", name, s.Name, s.Name, s.Name, name)
 			}
 		}
 	}
