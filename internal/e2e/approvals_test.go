@@ -283,6 +283,7 @@ func approvedByProgress(t *testing.T, s *server) {
 // TestApprovalsRunOut: a request without a decision is denied in time, and code that computes beside a wait gains no more than the
 // bound of all waits.
 func TestApprovalsRunOut(t *testing.T) {
+	whole(t, TestApprovals)
 	t.Parallel()
 	t.Run("oci", func(t *testing.T) {
 		whole(t, TestApprovals)

@@ -210,6 +210,7 @@ func (s *server) interrupt(thread, id string) {
 // TestContextsOfAFormerServer: after kill -9 of the server an idle context is found again with its
 // variables; one in which something ran has ended with that.
 func TestContextsOfAFormerServer(t *testing.T) {
+	whole(t, TestCrash)
 	t.Parallel()
 	s := start(t, options{})
 	idle, busy := s.context("crash", "python"), s.context("crash", "python")

@@ -42,6 +42,7 @@ func e2bKey(secret string) string { return "e2b_" + hex.EncodeToString([]byte(se
 
 // TestE2BKeys: E2B's own SDKs on a server that wants keys. Theirs is one of ours: none and a wrong one are refused, and another tenant's shows nothing.
 func TestE2BKeys(t *testing.T) {
+	whole(t, TestTenantMatrix)
 	t.Parallel()
 	m := newMatrix(t, "SKERRY_E2B=true")
 	red, blue := m.callers[4], m.callers[7] // bob of red, who has nothing yet

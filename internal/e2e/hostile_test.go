@@ -13,6 +13,7 @@ import (
 // TestHostileServers: a server that hangs, crashes, floods, lies or drips hurts its own calls only: each
 // has its named error and its records, and the calls of others go on meanwhile.
 func TestHostileServers(t *testing.T) {
+	whole(t, TestForgedCalls)
 	shared := sharedFolder(t)
 	must(t, os.WriteFile(filepath.Join(shared, "evil.py"), []byte(evilServer), 0o644))
 	var config struct {

@@ -11,6 +11,7 @@ import (
 // TestLargeResult: code gets a result that is too large for an answer like any other. A direct caller gets
 // its beginning, and a file of the thread.
 func TestLargeResult(t *testing.T) {
+	whole(t, TestReturnedBytes)
 	t.Parallel()
 	shared := sharedFolder(t)
 	text := strings.Repeat("0123456789ABCDEF", 3<<16) // 3 MiB

@@ -70,6 +70,7 @@ func toolNames(t *testing.T, session *mcp.ClientSession) []string {
 // TestModes: the prompt and /mcp offer the same tools in the three modes. The test also covers what a tenant
 // and a thread can choose.
 func TestModes(t *testing.T) {
+	whole(t, TestAllowedTools)
 	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t)), env: []string{
 		"SKERRY_CODE_EXECUTION_LANGUAGE=python", "SKERRY_CODE_EXECUTION_AUTO_THRESHOLD_TOKENS=100000",

@@ -88,6 +88,7 @@ func (s *server) wait(thread string) <-chan answer {
 // Each call has one attempt and one result on the record. A call that is given up ends in the pack. What a revoked key
 // provides ends within 5 s for all servers.
 func TestPackElsewhere(t *testing.T) {
+	whole(t, TestPackServerKilled)
 	t.Parallel()
 	a, b, _ := startTwo(t, "docker")
 	var admin, made struct{ ID, Secret string }
@@ -150,6 +151,7 @@ func TestPackElsewhere(t *testing.T) {
 
 // TestSkillElsewhere: the program of a skill may be connected to another server than that of the thread.
 func TestSkillElsewhere(t *testing.T) {
+	whole(t, TestTwoServers)
 	t.Parallel()
 	a, b, _ := startTwo(t, "docker")
 	b.acquire("t", "direct")

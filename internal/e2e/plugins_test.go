@@ -120,6 +120,7 @@ func TestPlugins(t *testing.T) {
 // TestPluginHomeIsBounded: the program of a plugin cannot fill the disk of the host, nor take more than its
 // user may have, also after a restart of the server, and what it kept goes with it.
 func TestPluginHomeIsBounded(t *testing.T) {
+	whole(t, TestPlugins)
 	t.Parallel()
 	needDriver(t, "docker", "runc")
 	need(t, have("mkfs.ext4") && have("mkfs.btrfs"), "mkfs.ext4 and mkfs.btrfs")

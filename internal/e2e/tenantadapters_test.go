@@ -34,6 +34,7 @@ const (
 // TestTenantMatrixOfAdapters is TestTenantMatrix for the APIs of other products: every route that E2B's SDKs call, and those of DeerFlow, with
 // every caller. A new route of E2B's is in the adapter's list, and so in here.
 func TestTenantMatrixOfAdapters(t *testing.T) {
+	whole(t, TestTenantMatrix)
 	t.Parallel()
 	m := &adapted{matrix: newMatrix(t, "SKERRY_E2B=true", "SKERRY_DEERFLOW_ENABLED=true")}
 	m.make()

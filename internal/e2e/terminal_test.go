@@ -190,6 +190,7 @@ func TestTerminalEnds(t *testing.T) {
 
 // TestTerminalSlowReader: who takes nothing holds up neither the exec nor another client.
 func TestTerminalSlowReader(t *testing.T) {
+	whole(t, TestTerminalEnds)
 	t.Parallel()
 	s := start(t, options{})
 	id := s.terminalExec("slow", "bash", "-c", "read; seq 1 1000000; echo the end")

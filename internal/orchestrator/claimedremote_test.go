@@ -185,7 +185,11 @@ func TestEvicted(t *testing.T) {
 	t.Parallel()
 	f := newFarHouse(t, withPool(sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600}), func(o *Options) { o.MaxInstances = 20 })
 	f.full(t, 2)
-	const threads, rounds = 3, 16
+	const threads = 3
+	rounds := 16
+	if testing.Short() {
+		rounds = 8
+	}
 	var mu sync.Mutex
 	warm, cold, lost := 0, 0, 0
 	work := func(id string, dice *rand.Rand) error {
