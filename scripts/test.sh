@@ -65,16 +65,17 @@ tier() {
   echo "$code" >"$logs/$name.code"
 }
 
-# inputs PACKAGES FOLDERS prints a digest of the files that decide how a tier ends: the scripts, those of the packages
-# with all of this tree that they import, and the folders.
+# inputs PACKAGES FOLDERS prints a digest of the files that decide how a tier ends: the scripts, the folders, and those of
+# the packages with all of this tree that they import, but for the tests of what they only import.
 inputs() {
-  local folders all
+  local own folders
   # shellcheck disable=SC2086 # lists
-  folders=$(go list -deps -test -f '{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}' $1 | sort -u) || return
-  all="go.mod go.sum scripts $2 $folders"
+  own=$(go list -f '{{.Dir}}' $1) &&
+    folders=$(go list -deps -test -f '{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}' $1 | sort -u) || return
   # shellcheck disable=SC2086 # lists
-  { go version && git ls-files -s -- $all && git diff HEAD -- $all &&
-    git ls-files -z --others --exclude-standard -- $all | xargs -0 -r sha256sum; } | sha256sum
+  { go version && git ls-files --cached --others --exclude-standard -- go.mod go.sum scripts $2 $folders |
+    awk -v root="$PWD/" -v own="$own" 'BEGIN { n = split(own, dirs, "\n"); for (i = 1; i <= n; i++) mine[dirs[i]] }
+      { dir = root $0; sub("/[^/]*$", "", dir) } !/_test\.go$/ || dir in mine' | sort -u | tr '\n' '\0' | xargs -0 sha256sum; } | sha256sum
 }
 
 # passed NAME DIGEST: the tier passed here with these inputs, so "changed" need not repeat it.
