@@ -79,8 +79,10 @@ async def test_files(session: SandboxSession) -> None:
     await session.write(Path("d/b.bin"), io.BytesIO(bytes(range(256))))
     assert await text_of(session, "d/b.bin") == bytes(range(256))
     assert await text_of(session, "/mnt/user-data/workspace/in/a.txt") == b"one\n"
-    with pytest.raises(WorkspaceReadNotFoundError):
-        await session.read(Path("none"))
+    assert await session.read_bounded(Path("d/b.bin"), max_bytes=3) == b"\0\1\2"
+    for reading in (session.read(Path("none")), session.read_bounded(Path("none"), max_bytes=3)):
+        with pytest.raises(WorkspaceReadNotFoundError):
+            await reading
     for outside in ("/etc/passwd", "../x"):
         with pytest.raises(InvalidManifestPathError):
             await session.read(Path(outside))
@@ -132,6 +134,8 @@ async def test_named_thread_is_kept(api: AsyncClient) -> None:
     client = SkerrySandboxClient(api)
     async with await client.create(options=SkerrySandboxClientOptions(thread=name)) as session:
         await session.exec("echo mine > f")
+        with pytest.raises(ConfigurationError, match="below /mnt/user-data"):
+            await client.create(manifest=Manifest(root="/srv"))
         with pytest.raises(ExposedPortUnavailableError):
             await session.resolve_exposed_port(8080)
     await client.delete(session)

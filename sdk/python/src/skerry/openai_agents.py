@@ -16,7 +16,7 @@ import io
 import posixpath
 import tarfile
 import uuid
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from skerry._versions import require
@@ -36,6 +36,7 @@ from agents.sandbox.errors import (  # noqa: E402
     WorkspaceWriteTypeError,
 )
 from agents.sandbox.session.base_sandbox_session import BaseSandboxSession  # noqa: E402
+from agents.sandbox.session.bounded_read import collect_bounded  # noqa: E402
 from agents.sandbox.session.dependencies import Dependencies  # noqa: E402
 from agents.sandbox.session.manager import Instrumentation  # noqa: E402
 from agents.sandbox.session.runtime_helpers import RESOLVE_WORKSPACE_PATH_HELPER, RuntimeHelperScript  # noqa: E402
@@ -158,6 +159,17 @@ class SkerrySandboxSession(BaseSandboxSession):
         except SkerryError as err:
             raise WorkspaceArchiveReadError(path=path, cause=err) from err
 
+    async def _read_bounded(self, path: Path, *, max_bytes: int) -> bytes:
+        at = (await self._validate_path_access(path)).as_posix()
+        try:
+            async with self.thread.files.open(at) as chunks:
+                content: bytes = await collect_bounded(chunks, max_bytes)
+                return content
+        except NotFound:
+            raise WorkspaceReadNotFoundError(path=path) from None
+        except SkerryError:
+            raise WorkspaceArchiveReadError(path=path) from None
+
     async def write(self, path: Path, data: io.IOBase, *, user: str | User | None = None) -> None:
         self._refuse_user("write", user)
         at = await self._validate_path_access(path, for_write=True)
@@ -244,6 +256,13 @@ class SkerrySandboxClient(BaseSandboxClient[SkerrySandboxClientOptions | None]):
         manifest = manifest or Manifest()
         if manifest.root == Manifest().root:
             manifest = manifest.model_copy(update={"root": constants.WORKSPACE})
+        if not PurePosixPath(manifest.root).is_relative_to(constants.USER_DATA):
+            raise ConfigurationError(
+                message=f"the root of a workspace is {manifest.root}: it has to be below {constants.USER_DATA}, or left out",
+                error_code=ErrorCode.SANDBOX_CONFIG_INVALID,
+                op="start",
+                context={},
+            )
         self._validate_manifest_for_create(manifest)
         session_id = uuid.uuid4()
         state = SkerrySandboxSessionState(
