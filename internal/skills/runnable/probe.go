@@ -130,15 +130,16 @@ func (p *Prober) needsOf(ctx context.Context, digest string, open func() (*os.Ro
 }
 
 // Profile returns what a template has, probing it when that was not done before. It waits a few seconds at
-// most. An error is NotFound for no such template, or Unavailable: the probe is still under way, or failed.
+// most. An error is NotFound for no such template, or Unavailable: without a cause the probe is still under way, with
+// one it failed.
 func (p *Prober) Profile(ctx context.Context, template string) (Profile, error) {
 	image, err := p.sandboxes.Image(ctx, template)
 	if err != nil {
 		return Profile{}, err
 	}
 	pr := p.begin(template, image)
-	if err := pr.wait(ctx); err != nil {
-		return Profile{}, sandbox.Wrap(sandbox.Unavailable, err, "the template %q is still being looked at", template)
+	if !pr.wait(ctx) {
+		return Profile{}, sandbox.Errorf(sandbox.Unavailable, "the template %q is still being looked at", template)
 	}
 	if pr.err != nil {
 		return Profile{}, sandbox.Wrap(sandbox.Unavailable, pr.err, "what the template %q has could not be found out", template)
@@ -146,22 +147,17 @@ func (p *Prober) Profile(ctx context.Context, template string) (Profile, error) 
 	return pr.profile, nil
 }
 
-// wait waits for a probe until ctx ends, or the time is over. A finished probe counts, however long ago it began.
-func (pr *probed) wait(ctx context.Context) error {
+// wait waits for a probe until ctx ends, or the time is over, and reports whether it is done. A finished probe counts,
+// however long ago it began.
+func (pr *probed) wait(ctx context.Context) bool {
 	late := time.NewTimer(time.Until(pr.began.Add(waitForProbe)))
 	defer late.Stop()
-	var err error
 	select {
 	case <-pr.done:
 	case <-ctx.Done():
-		err = ctx.Err()
 	case <-late.C:
-		err = context.DeadlineExceeded
 	}
-	if pr.isDone() { // select takes any of the ready channels
-		return nil
-	}
-	return err
+	return pr.isDone() // select takes any of the ready channels
 }
 
 func (pr *probed) isDone() bool {

@@ -118,6 +118,10 @@ func TestListsDoNotWaitForAProbe(t *testing.T) {
 	if r := p.Of(ctx, "base", "sha256:a", opener(t, md("`pandoc x`"))); r.Template != sandbox.RunnableUnknown || !strings.Contains(r.Unsure[0], "still") {
 		t.Errorf("%+v", r)
 	}
+	// skerry doctor goes on asking for as long as the error has no cause.
+	if _, err := p.Profile(ctx, "base"); sandbox.KindOf(err) != sandbox.Unavailable || errors.Unwrap(err) != nil {
+		t.Errorf("under way: %v, because of %v", err, errors.Unwrap(err))
+	}
 }
 
 // TestWhatIsKnownStaysKnown: an answer that was there is given however long ago its probe began, and also to who has no time.
