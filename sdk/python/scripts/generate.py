@@ -122,12 +122,13 @@ TESTED = [
     ),
     ("`skerry.smolagents`", "smolagents", "", "`test_smolagents.py`, with a real `CodeAgent`"),
     ("`skerry.ag2`", "ag2", "", "`test_ag2.py`"),
+    ("`skerry.openai_agents`", "openai-agents", "", "`test_openai_agents.py`, in a venv of its own"),
     ("`skerry.autogen`", "autogen-core", "", "`test_autogen.py`, in a venv of its own"),
     ("`examples/drive_to_crm`", "langgraph-checkpoint-sqlite", "any", "`test_langgraph.py`, in two processes"),
 ]
 
 # Those that have a venv of their own.
-APART = ("autogen-core", "deepagents-code")
+APART = ("autogen-core", "deepagents-code", "openai-agents")
 
 
 def compatibility(text: str) -> str:
