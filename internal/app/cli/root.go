@@ -12,7 +12,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/mcp"
-	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/profiles"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/runs"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/skills"
@@ -81,11 +80,7 @@ func newVersion(api *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Annotations: map[string]string{alone: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if api.JSON {
-				return output.JSON(cmd.OutOrStdout(), map[string]string{"version": buildinfo.Version()})
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "skerry", buildinfo.Version())
-			return err
+			return api.Say(cmd, map[string]any{"version": buildinfo.Version()}, "skerry "+buildinfo.Version())
 		},
 	}
 }

@@ -72,11 +72,7 @@ func newLogin(api *client.Client) *cobra.Command {
 			if err := all.Save(); err != nil {
 				return err
 			}
-			if api.JSON {
-				return output.JSON(cmd.OutOrStdout(), map[string]string{"profile": name, "server": to.Server})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "logged in at %s; the profile %s is in use\n", to.Server, name)
-			return err
+			return api.Say(cmd, map[string]any{"profile": name, "server": to.Server}, fmt.Sprintf("logged in at %s; the profile %s is in use", to.Server, name))
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of the profile (default: that of --profile, or "+defaultName+")")
