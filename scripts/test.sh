@@ -186,9 +186,9 @@ drivers='/internal/(driver|tools/servers)(/|$)'
 system='/internal/e2e(/|$)'
 attack='/internal/attack(/|$)'
 templates='^(TestTemplateImages|TestFigures|TestBundledSkills)$'
-# scripts/check.sh runs the rules of the house.
 # These two take longest, so they begin first.
 long='/internal/(sandboxd|orchestrator)$'
+# scripts/check.sh runs the rules of the house.
 mapfile -t unit < <(grep -E "$long" <<<"$packages" && grep -vE "$long|$drivers|$system|$attack|/internal/archtest$" <<<"$packages")
 of() { grep -E "$1" <<<"$packages"; }
 # What whole servers are made of.

@@ -286,7 +286,6 @@ func TestApprovalsRunOut(t *testing.T) {
 	whole(t, TestApprovals)
 	t.Parallel()
 	t.Run("oci", func(t *testing.T) {
-		whole(t, TestApprovals)
 		o := options{driver: "oci"}
 		o.extensions, o.policy = mcpServers(t, sharedFolder(t)), askFirst
 		o.env = append(o.env, "SKERRY_APPROVALS_TIMEOUT=4s", "SKERRY_APPROVALS_WAIT_PER_EXEC=2s")

@@ -134,7 +134,7 @@ func TestCommandsDoNotGrow(t *testing.T) {
 	t.Parallel()
 	large := 1000
 	if testing.Short() {
-		large = 200 // more than fit into what is asked for at once
+		large = 200
 	}
 	few, many := commandsWith(t, 10), commandsWith(t, large)
 	for name, n := range many {

@@ -191,7 +191,6 @@ func TestThreadsSeeTheirSkills(t *testing.T) {
 	check("narrow")
 }
 
-// TestChangesOfOthersArePushed: what another process writes reaches sandboxes in which nothing runs.
 // TestReadsOfANewThread: agents read their skills and an empty workspace before anything made the thread, and do not
 // make it by that.
 func TestReadsOfANewThread(t *testing.T) {
@@ -227,6 +226,7 @@ func TestReadsOfANewThread(t *testing.T) {
 	}
 }
 
+// TestChangesOfOthersArePushed: what another process writes reaches sandboxes in which nothing runs.
 func TestChangesOfOthersArePushed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
