@@ -13,7 +13,6 @@ Each session is a thread. Its workspace is /mnt/user-data/workspace, and its ski
 from __future__ import annotations
 
 import io
-import posixpath
 import tarfile
 import uuid
 from pathlib import Path, PurePosixPath
@@ -50,12 +49,11 @@ from agents.sandbox.util.tar_utils import UnsafeTarMemberError, validate_tarfile
 from skerry import _constants as constants  # noqa: E402
 from skerry._async.client import AsyncClient  # noqa: E402
 from skerry._async.thread import Thread  # noqa: E402
+from skerry._cancellable import exit_code  # noqa: E402
 from skerry._results import ExecResult as Result  # noqa: E402
 from skerry.errors import NotFound, SkerryError  # noqa: E402
 
 MAX_OUTPUT = 10 << 20
-# Where archives of a workspace lie for a moment: beside it, where the files API has them.
-ARCHIVES = constants.USER_DATA + "/outputs"
 
 
 class SkerrySandboxClientOptions(BaseSandboxClientOptions):
@@ -123,8 +121,7 @@ class SkerrySandboxSession(BaseSandboxSession):
             raise ExecTimeoutError(command=argv, timeout_s=seconds)
         if result.status not in (constants.STATUS_EXITED, constants.STATUS_KILLED, constants.STATUS_OOM):
             raise ExecTransportError(command=argv, message=f"the command is {result.status}: {result.detail or 'ended from outside'}")
-        code = 137 if result.exit_code is None else result.exit_code
-        return ExecResult(stdout=result.stdout_bytes, stderr=result.stderr_bytes, exit_code=code)
+        return ExecResult(stdout=result.stdout_bytes, stderr=result.stderr_bytes, exit_code=exit_code(result))
 
     async def _run(self, argv: list[str], seconds: float, *, cwd: str | None) -> Result:
         return await self.thread.exec(argv, timeout_s=seconds, cwd=cwd, max_output_bytes=MAX_OUTPUT)
@@ -216,7 +213,8 @@ class SkerrySandboxSession(BaseSandboxSession):
             await self._drop(archive)
 
     def _archive(self) -> str:
-        return posixpath.join(ARCHIVES, f".openai-agents-{uuid.uuid4().hex}.tar")
+        """Where an archive lies for a moment: beside the workspace, where the files API has it."""
+        return f"{constants.USER_DATA}/outputs/.openai-agents-{uuid.uuid4().hex}.tar"
 
     async def _tar(self, *args: str) -> None:
         (await self._run(["tar", *args], float(constants.MAX_EXEC_TIMEOUT_S), cwd=None)).check()
