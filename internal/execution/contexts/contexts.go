@@ -27,8 +27,8 @@ const (
 	endTimeout = 10 * time.Second
 	// statusTimeout bounds the question which contexts are alive.
 	statusTimeout = 2 * time.Second
-	// Grace is added to the deadline of a run in a context: it is interrupted first.
-	Grace = 2 * time.Second
+	// Grace is added to the deadline of a run in a context: sandboxd interrupts it first, and waits for 3 s.
+	Grace = 4 * time.Second
 )
 
 // Why a context is lost that the server did not end.

@@ -293,6 +293,7 @@ func (x *Runner) supervise(inst *instance.Instance, e *execution.Exec, req *sand
 	if exit != nil {
 		if x.ranOutOfMemory(inst, exit) {
 			exit.Status = sandboxv1.Exit_STATUS_OOM
+			x.outliveOOM(inst)
 		}
 		res = e.Compose(exit)
 	} else {
@@ -342,6 +343,19 @@ func (x *Runner) ranOutOfMemory(inst *instance.Instance, exit *sandboxv1.Exit) b
 	return slices.Contains(x.o.OOMEndsSandbox, inst.Template.Runtime) &&
 		exit.GetStatus() == sandboxv1.Exit_STATUS_EXITED && exit.GetCode() == sigkill &&
 		float64(exit.GetMaxRssBytes()) > most*float64(inst.Template.Limits.MemoryBytes)
+}
+
+// outliveOOM waits a moment for the end of a sandbox in which a process ran out of memory, where nothing tells whether the
+// runtime itself did. It returns what the process had a little later, and the kernel may end it until then. The next
+// exec is not to begin in a sandbox that ends so, and to be told that it ran out of memory.
+func (x *Runner) outliveOOM(inst *instance.Instance) {
+	t := time.NewTimer(oomSettles)
+	defer t.Stop()
+	select {
+	case <-inst.Gone:
+	case <-t.C:
+	case <-x.ctx.Done():
+	}
 }
 
 // remoteGrace is how much later the end of an exec may come from another machine, where a broken connection has to come

@@ -138,6 +138,8 @@ const (
 	UnansweredGrace = 2 * time.Second
 	// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
 	inspectTimeout = 2 * time.Second
+	// oomSettles is how long the end of an exec out of memory waits for that of its sandbox: outliveOOM.
+	oomSettles = time.Second
 	// recordTimeout bounds records that must outlive the request they belong to.
 	recordTimeout = 10 * time.Second
 )

@@ -17,7 +17,8 @@ import (
 
 const (
 	// interruptTime is how long an exec in a Session may go on after the SIGINT at its deadline.
-	interruptTime = time.Second
+	// Longer than a busy machine lets an interpreter under gVisor wait: what it costs are the variables.
+	interruptTime = 3 * time.Second
 	// interruptAgain is the pause between the first SIGINT and those after it: a child may have taken one.
 	interruptAgain = 300 * time.Millisecond
 	// brokenTime is how long a Session that closed its socket may take to end by itself.

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -89,7 +88,7 @@ func (g *Catalog) view(t sandbox.Thread) *view {
 	}
 	var conns []*conn
 	for _, s := range cfg.Usable() {
-		if c := g.pool.find(s, t); c != nil && bytes.Equal(c.current().Raw, s.Raw) {
+		if c := g.pool.find(s, t); c != nil && c.follows(s) {
 			conns = append(conns, c)
 		}
 	}
@@ -215,7 +214,8 @@ func (g *Catalog) server(s *serverconfig.Server, v *view, t sandbox.Thread) sand
 		c := g.pool.find(s, t)
 		if c != nil {
 			var tools *toolList
-			if tools, shown.State, err = c.known(); tools != nil && v.servers[s.Name] {
+			// Not "is it in the view": a server may have connected since the view was made, and is not ready without tools.
+			if tools, shown.State, err = c.known(); tools != nil && v.refused[s.Name] == nil && c.follows(s) {
 				shown.ToolCount = len(tools.tools)
 			}
 		}

@@ -77,9 +77,12 @@ type attempt struct {
 	err   error
 }
 
+// follows reports whether the connection was made, and its tools were listed, under this configuration.
+func (c *conn) follows(s *serverconfig.Server) bool { return bytes.Equal(c.current().Raw, s.Raw) }
+
 // adopt puts new terms in force. Calls in progress end under the old ones.
 func (c *conn) adopt(s *serverconfig.Server) {
-	if bytes.Equal(c.terms.Load().cfg.Raw, s.Raw) {
+	if c.follows(s) {
 		return
 	}
 	c.mu.Lock()

@@ -214,6 +214,20 @@ func TestToolsAsTheyAre(t *testing.T) {
 	}
 }
 
+// TestReadyHasTools: a server that connects between the view of a thread and the question for its state is not shown as
+// ready with no tools.
+func TestReadyHasTools(t *testing.T) {
+	t.Parallel()
+	r := open(t, withServers(`"late":`+testServer))
+	before := r.Catalog.view(alice)
+	if _, err := r.Catalog.Tools(context.Background(), alice); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.Catalog.server(r.Catalog.configs.of(alice.Owner).ByName["late"], before, alice); s.State != "ready" || s.ToolCount != 12 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestArgumentsAreChecked(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer))
