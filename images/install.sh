@@ -37,6 +37,9 @@ if command -v fc-cache >/dev/null; then fc-cache -s -f; fi
 
 # Uids of sandboxes are in no passwd file, HOME is empty, and nothing but /tmp and HOME can be written.
 mkdir -p /mnt/user-data /mnt/skills /mnt/plugins /mnt/code-api /home/agent /run/skerry /opt/skerry
+# Where programs that were written for other sandboxes look for their files.
+ln -sfn /mnt/user-data/workspace /home/user
+ln -sfn /mnt/user-data/workspace /workspace
 : >/opt/skerry/skerry-sandboxd
 rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* /var/cache/debconf/*-old /var/lib/dpkg/*-old /tmp/* /root/.[!.]* \
   /usr/share/man/* /usr/share/info/* /usr/share/locale/*

@@ -114,7 +114,7 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 	}()
 	api, err := rest.New(rest.Options{
 		Service: service.Service{
-			Threads: orch.Threads, Sandboxes: orch.Sandboxes, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch.Files,
+			Threads: orch.Threads, Sandboxes: orch.Sandboxes, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orchestrator.Files{Files: orch.Files, Roots: orch.Roots},
 			Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch.Prompts, Skills: orch.Skills, ThreadSkills: orch.ThreadSkills, SkillChannels: orch.ThreadSkills,
 		},
 		Administration: rest.Administration{MCPServers: mcpServers{hub.Servers}, MCPLogins: hub.Logins, Audit: records},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
+	"github.com/skerry-sandbox/skerry/internal/execution/rootfs"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/instance/start"
@@ -34,7 +35,13 @@ func (s ownedSandboxes) Inherit(ctx context.Context, own *ownership.Ownership, f
 	return s.r.recovery.Inherit(ctx, own, former)
 }
 
-// contextSandboxes are the sandboxes in which contexts live.
+// Files is what callers do with files: those of threads, and those that only a running sandbox has.
+type Files struct {
+	*files.Files
+	*rootfs.Roots
+}
+
+// contextSandboxes are the sandboxes in which contexts live, and whose own files callers see.
 type contextSandboxes struct {
 	*instance.Map
 	*start.Starts

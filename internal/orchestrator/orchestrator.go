@@ -14,6 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
+	"github.com/skerry-sandbox/skerry/internal/execution/rootfs"
 	"github.com/skerry-sandbox/skerry/internal/execution/run"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
@@ -170,6 +171,8 @@ type Orchestrator struct {
 	Threads *Threads
 	// Files are those of threads.
 	Files *files.Files
+	// Roots are the files that only sandboxes have.
+	Roots *rootfs.Roots
 	// Skills are those of users and threads.
 	Skills *mounted.Skills
 	// Execs are the execs of threads, for callers who look at them, follow them, and steer them.
@@ -442,11 +445,12 @@ func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 func (r *Orchestrator) buildRuns(caps driver.Capabilities) {
 	o := r.o
 	r.Execs = execution.New(execution.Options{Registry: r.execs, Live: r.live, Folders: r.folders, Audit: o.Audit})
+	inside := contextSandboxes{
+		Map: r.live, Starts: r.Starts, Threads: r.threads, lifecycle: r.Lifecycle, execs: r.execs, wrappers: r.wrappers, copies: r.copies, log: o.Log,
+	}
+	r.Roots = rootfs.New(inside, o.Audit, o.Limits)
 	r.Contexts = contexts.New(contexts.Options{
-		Registry: r.contexts,
-		Sandboxes: contextSandboxes{
-			Map: r.live, Starts: r.Starts, Threads: r.threads, lifecycle: r.Lifecycle, execs: r.execs, wrappers: r.wrappers, copies: r.copies, log: o.Log,
-		},
+		Registry: r.contexts, Sandboxes: inside,
 		Language: func(tenant string) string { return o.Tools.CodeSettings(tenant).Language },
 	})
 	r.Runs = run.New(r.ctx, run.Options{

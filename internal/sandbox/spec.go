@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -54,6 +55,19 @@ const (
 	EgressSocket = RunDir + "/egress.sock"
 	EgressPort   = 9877
 )
+
+// WorkspaceLinks lead to WorkspaceDir in images of ours, for programs that look for their files there.
+var WorkspaceLinks = []string{"/home/user", "/workspace"}
+
+// InWorkspace is a clean path without a link of WorkspaceLinks at its beginning.
+func InWorkspace(name string) string {
+	for _, link := range WorkspaceLinks {
+		if rest, ok := strings.CutPrefix(name, link); ok && (rest == "" || rest[0] == '/') {
+			return WorkspaceDir + rest
+		}
+	}
+	return name
+}
 
 // SealedDaemon is where, beside a program for Spec.Daemon, a copy of it may be that others can execute and not read.
 func SealedDaemon(program string) string {

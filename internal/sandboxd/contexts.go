@@ -65,6 +65,7 @@ func (s sessions) openSession(ctx context.Context, m *sandboxv1.OpenContextReque
 	if cwd == "" {
 		cwd = s.o.WorkspaceDir
 	}
+	cwd = folder(cwd)
 	p, err := s.interp.Kernel(m.GetLanguage(), cwd, interp.Choice{JavaScript: m.GetJavascript()})
 	if err != nil {
 		return nil, err

@@ -69,10 +69,8 @@ func Default(exe string, log *slog.Logger) Options {
 		Supervisor:    []string{exe, process.SuperviseCommand},
 		Wasm:          []string{exe, sandbox.WasmCommand},
 		Orphans:       true,
-		Roots: []files.Root{
-			{Path: sandbox.UserDataDir, Writable: true}, {Path: sandbox.HomeDir, Writable: true}, {Path: "/tmp", Writable: true},
-			{Path: sandbox.SkillsDir}, {Path: sandbox.PluginsDir}, {Path: sandbox.CodeAPIDir},
-		},
+		// What is there is the kernel's, or sandboxd's own.
+		Roots:        []files.Root{{Path: "/", Writable: true, Without: []string{"/dev", "/proc", "/sys", sandbox.RunDir}}},
 		UserDataDir:  sandbox.UserDataDir,
 		WorkspaceDir: sandbox.WorkspaceDir,
 		CodeAPIDir:   sandbox.CodeAPIDir,

@@ -1,10 +1,25 @@
 package sandboxd
 
 import (
+	"os"
+	"path"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/interp"
 )
+
+// folder is where a program begins that is to begin in dir: the workspace, where the image lacks a link to it.
+func folder(dir string) string {
+	in := sandbox.InWorkspace(path.Clean(dir))
+	if in == path.Clean(dir) {
+		return dir
+	}
+	if _, err := os.Stat(strings.TrimSuffix(path.Clean(dir), strings.TrimPrefix(in, sandbox.WorkspaceDir))); err == nil {
+		return dir
+	}
+	return in
+}
 
 func envValue(env []string, name string) string {
 	for _, kv := range env {

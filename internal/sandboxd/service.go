@@ -121,6 +121,7 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 	if r.Cwd == "" {
 		r.Cwd = s.o.WorkspaceDir
 	}
+	r.Cwd = folder(r.Cwd)
 	if r.Timeout == 0 {
 		r.Timeout = sandbox.DefaultExecTimeout
 	}

@@ -115,6 +115,9 @@ type Files interface {
 	// WatchFiles tells emit what changes in a folder: nothing at first, when it has begun. It returns nil when the thread's sandbox
 	// has ended.
 	WatchFiles(ctx context.Context, c sandbox.Caller, thread, path string, recursive bool, emit func([]paths.Change) error) error
+	// ReadSandbox and ChangeSandbox do the same with what only the thread's sandbox has, such as /tmp. They start it if there is none.
+	ReadSandbox(ctx context.Context, c sandbox.Caller, thread string, read func(paths.Tree) error) error
+	ChangeSandbox(ctx context.Context, c sandbox.Caller, thread, action, path string, change func(paths.Tree) (int64, error)) error
 }
 
 // Events is what happens in threads.

@@ -124,6 +124,39 @@ class SDK(unittest.TestCase):
         self.assertEqual([w.path for w in written], ["/mnt/user-data/workspace/m/1", "/mnt/user-data/workspace/m/2"])
         self.assertEqual(self.box.commands.run("cat m/1 m/2").stdout, "onetwo")
 
+    def test_places(self):
+        """Files are at /home/user for programs, too; what else can be written is read, listed and watched."""
+        files, run = self.box.files, self.box.commands.run
+        info = files.write("/home/user/places/a.txt", "by the SDK")
+        self.assertEqual(info.path, "/home/user/places/a.txt")
+        self.assertEqual(run("cat /home/user/places/a.txt && pwd").stdout, "by the SDK/home/user\n")
+        self.assertEqual(run("pwd", cwd="/home/user/places").stdout, "/home/user/places\n")
+        run("mkdir -p /workspace && echo by a program > /workspace/places/b.txt")
+        self.assertEqual(files.read("/home/user/places/b.txt"), "by a program\n")
+        self.assertEqual([e.path for e in files.list("/home/user/places")], ["/home/user/places/a.txt", "/home/user/places/b.txt"])
+
+        run("mkdir -p /tmp/places && printf 'of a program' > /tmp/places/c.txt && ln -sfn /tmp/places /tmp/link")
+        self.assertEqual(files.read("/tmp/places/c.txt"), "of a program")
+        self.assertEqual(files.read("/tmp/link/c.txt"), "of a program")
+        handle, seen = files.watch_dir("/tmp/places"), []
+        files.write("/tmp/places/deep/d.bin", bytes(range(256)) * 4096)
+        self.assertEqual(run("sha256sum < /tmp/places/deep/d.bin | cut -c 1-8; stat -c %s /tmp/places/deep/d.bin").stdout.split()[1], str(1 << 20))
+        self.assertEqual(bytes(files.read("/tmp/places/deep/d.bin", format="bytes")), bytes(range(256)) * 4096)
+        self.assertEqual(sorted(e.name for e in files.list("/tmp/places", depth=2)), ["c.txt", "d.bin", "deep"])
+        within(10, lambda: seen.extend(handle.get_new_events()) or any(e.name == "deep" for e in seen))
+        handle.stop()
+        files.rename("/tmp/places/c.txt", "/tmp/places/e.txt")
+        files.make_dir("/tmp/places/made")
+        files.remove("/tmp/places/deep")
+        self.assertEqual(run("ls /tmp/places").stdout, "e.txt\nmade\n")
+        self.assertFalse(files.exists("/tmp/places/c.txt"))
+        for name in ("/etc/new", "/usr/bin/new"):
+            with self.assertRaises(SandboxException):
+                files.write(name, "not theirs")
+        for name in ("/proc/1/environ", "/run/skerry/control.sock", "/dev/zero"):
+            with self.assertRaises(SandboxException):
+                files.read(name)
+
     def test_watch(self):
         self.box.files.make_dir("w")
         handle = self.box.files.watch_dir("w")

@@ -228,6 +228,14 @@ func (h *house) DeleteContext(_ context.Context, _ sandbox.Caller, _, id string)
 	return h.act("delete " + id)
 }
 
+func (h *house) ReadSandbox(context.Context, sandbox.Caller, string, func(paths.Tree) error) error {
+	return sandbox.Errorf(sandbox.NotSupported, "there is no sandbox")
+}
+
+func (h *house) ChangeSandbox(context.Context, sandbox.Caller, string, string, string, func(paths.Tree) (int64, error)) error {
+	return sandbox.Errorf(sandbox.NotSupported, "there is no sandbox")
+}
+
 func (h *house) ReadFiles(_ context.Context, _ sandbox.Caller, _ string, read func(*paths.FS) error) error {
 	fs, err := paths.New(paths.Options{Mounts: []paths.Mount{{Virtual: sandbox.UserDataDir, Host: h.dir, Writable: true}}})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"strconv"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -21,15 +22,15 @@ const maxDepth = 64
 // filesystemService is filesystem.Filesystem: files of the thread, by virtual path.
 type filesystemService struct{ a *Adapter }
 
-// read calls do with a view of the thread's files and the path that the client means.
-func (f *filesystemService) read(ctx context.Context, r connect.AnyRequest, name string, do func(q request, files *paths.FS, at string) error) error {
+// read calls do with the files among which the path is that the client means.
+func (f *filesystemService) read(ctx context.Context, r connect.AnyRequest, name string, do func(t paths.Tree, at string) error) error {
 	q, err := f.a.enter(ctx, r.Header())
 	if err != nil {
 		return f.a.rpcError(ctx, err)
 	}
 	at, err := virtual(name)
 	if err == nil {
-		err = f.a.o.Files.ReadFiles(ctx, q.caller, q.thread, func(files *paths.FS) error { return do(q, files, at) })
+		err = f.a.readTree(ctx, q, at, func(t paths.Tree) error { return do(t, at) })
 	}
 	return f.a.rpcError(ctx, err)
 }
@@ -39,7 +40,7 @@ func entryInfo(e paths.Entry) *filesystem.EntryInfo {
 	bits, _ := strconv.ParseUint(e.Mode, 8, 32) // it is ours: four digits
 	mode := fs.FileMode(bits) & fs.ModePerm
 	info := &filesystem.EntryInfo{
-		Name: path.Base(e.Path), Path: e.Path, Type: filesystem.FileType_FILE_TYPE_FILE, Size: e.Bytes, Mode: uint32(mode),
+		Name: path.Base(e.Path), Path: shown(e.Path), Type: filesystem.FileType_FILE_TYPE_FILE, Size: e.Bytes, Mode: uint32(mode),
 		Owner: "user", Group: "user", ModifiedTime: timestamppb.New(e.ModifiedAt),
 	}
 	if e.IsDir {
@@ -55,8 +56,8 @@ func entryInfo(e paths.Entry) *filesystem.EntryInfo {
 
 func (f *filesystemService) Stat(ctx context.Context, r *connect.Request[filesystem.StatRequest]) (*connect.Response[filesystem.StatResponse], error) {
 	out := &filesystem.StatResponse{}
-	err := f.read(ctx, r, r.Msg.GetPath(), func(_ request, files *paths.FS, at string) error {
-		e, err := files.Stat(at)
+	err := f.read(ctx, r, r.Msg.GetPath(), func(t paths.Tree, at string) error {
+		e, err := t.Stat(ctx, at)
 		out.Entry = entryInfo(e)
 		return err
 	})
@@ -69,8 +70,8 @@ func (f *filesystemService) ListDir(ctx context.Context, r *connect.Request[file
 		return nil, f.a.rpcError(ctx, sandbox.Errorf(sandbox.Invalid, "depth: at most %d", maxDepth))
 	}
 	out := &filesystem.ListDirResponse{}
-	err := f.read(ctx, r, r.Msg.GetPath(), func(_ request, files *paths.FS, at string) error {
-		l, err := files.List(ctx, at, depth, paths.MaxEntries)
+	err := f.read(ctx, r, r.Msg.GetPath(), func(t paths.Tree, at string) error {
+		l, err := t.List(ctx, at, depth, paths.MaxEntries)
 		if err == nil && l.Truncated {
 			err = sandbox.Errorf(sandbox.QuotaExceeded, "more than %d entries: list a folder of it, or less deep", paths.MaxEntries)
 		}
@@ -83,10 +84,10 @@ func (f *filesystemService) ListDir(ctx context.Context, r *connect.Request[file
 }
 
 // change does the same as read for a change, which is recorded.
-func (f *filesystemService) change(ctx context.Context, r connect.AnyRequest, action, subject string, do func(*paths.FS) error) error {
+func (f *filesystemService) change(ctx context.Context, r connect.AnyRequest, action string, at []string, do func(paths.Tree) error) error {
 	q, err := f.a.enter(ctx, r.Header())
 	if err == nil {
-		err = f.a.o.Files.ChangeFiles(ctx, q.caller, q.thread, action, subject, func(files *paths.FS) (int64, error) { return 0, do(files) })
+		err = f.a.changeTree(ctx, q, action, strings.Join(at, " -> "), at, func(t paths.Tree) (int64, error) { return 0, do(t) })
 	}
 	return f.a.rpcError(ctx, err)
 }
@@ -98,15 +99,15 @@ func (f *filesystemService) MakeDir(ctx context.Context, r *connect.Request[file
 		return nil, f.a.rpcError(ctx, err)
 	}
 	out := &filesystem.MakeDirResponse{}
-	err = f.change(ctx, r, audit.ActionFileMkdir, at, func(files *paths.FS) error {
-		if e, err := files.Stat(at); err == nil {
+	err = f.change(ctx, r, audit.ActionFileMkdir, []string{at}, func(t paths.Tree) error {
+		if e, err := t.Stat(ctx, at); err == nil {
 			what := "file"
 			if e.IsDir {
 				what = "directory"
 			}
-			return connect.NewError(connect.CodeAlreadyExists, sandbox.Errorf(sandbox.Conflict, "%s already exists: %s", what, at))
+			return connect.NewError(connect.CodeAlreadyExists, sandbox.Errorf(sandbox.Conflict, "%s already exists: %s", what, shown(at)))
 		}
-		e, err := files.Mkdir(at)
+		e, err := t.Mkdir(ctx, at)
 		out.Entry = entryInfo(e)
 		return err
 	})
@@ -123,8 +124,8 @@ func (f *filesystemService) Move(ctx context.Context, r *connect.Request[filesys
 		return nil, f.a.rpcError(ctx, err)
 	}
 	out := &filesystem.MoveResponse{}
-	err = f.change(ctx, r, audit.ActionFileMove, from+" -> "+to, func(files *paths.FS) error {
-		e, err := files.Move(from, to)
+	err = f.change(ctx, r, audit.ActionFileMove, []string{from, to}, func(t paths.Tree) error {
+		e, err := t.Move(ctx, from, to)
 		out.Entry = entryInfo(e)
 		return err
 	})
@@ -136,6 +137,6 @@ func (f *filesystemService) Remove(ctx context.Context, r *connect.Request[files
 	if err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}
-	err = f.change(ctx, r, audit.ActionFileDelete, at, func(files *paths.FS) error { return files.Remove(ctx, at, true) })
+	err = f.change(ctx, r, audit.ActionFileDelete, []string{at}, func(t paths.Tree) error { return t.Remove(ctx, at) })
 	return connect.NewResponse(&filesystem.RemoveResponse{}), err
 }

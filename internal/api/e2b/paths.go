@@ -2,18 +2,18 @@ package e2b
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// homeDir is where E2B's sandboxes keep their user's files. Ours keep them in the workspace, and nothing is at
-// homeDir itself.
+// homeDir is where E2B's sandboxes keep their user's files. It is a link to the workspace (sandbox.WorkspaceLinks).
 const homeDir = "/home/user"
 
 const maxPath = 4096
 
-// virtual is the path of ours that a path of E2B means: relative ones, ~ and /home/user are below the workspace.
+// virtual is the path of ours that a path of E2B means: relative ones, ~ and what leads to the workspace are below it.
 func virtual(name string) (string, error) {
 	if name == "" || len(name) > maxPath || strings.ContainsRune(name, 0) {
 		return "", sandbox.Errorf(sandbox.Invalid, "path: want 1 to %d bytes without NUL", maxPath)
@@ -24,19 +24,33 @@ func virtual(name string) (string, error) {
 	case !strings.HasPrefix(name, "/"):
 		name = homeDir + "/" + name
 	}
-	name = path.Clean(name)
-	if rest, ok := strings.CutPrefix(name, homeDir); ok && (rest == "" || rest[0] == '/') {
-		name = sandbox.WorkspaceDir + rest
-	}
-	return name, nil
+	return sandbox.InWorkspace(path.Clean(name)), nil
 }
 
-// workingDir is the same for the folder of a process; "" is the workspace.
+// shown is the path of E2B for one of ours: the workspace is its home.
+func shown(name string) string {
+	if below(name, sandbox.WorkspaceDir) {
+		return homeDir + strings.TrimPrefix(name, sandbox.WorkspaceDir)
+	}
+	return name
+}
+
+func below(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+
+// ofThread reports whether a path is one of the thread's files. Others are those of its sandbox alone.
+func ofThread(name string) bool {
+	return slices.ContainsFunc([]string{sandbox.UserDataDir, sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir}, func(dir string) bool {
+		return below(name, dir)
+	})
+}
+
+// workingDir is the folder in which a process begins.
 func workingDir(name string) (string, error) {
 	if name == "" {
-		return "", nil
+		return homeDir, nil
 	}
-	return virtual(name)
+	at, err := virtual(name)
+	return shown(at), err
 }
 
 // checkUser refuses all user names but the sandbox's only user.

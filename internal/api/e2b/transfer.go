@@ -43,6 +43,9 @@ func (a transfers) download(w http.ResponseWriter, r *http.Request, q request) e
 	if err != nil {
 		return err
 	}
+	if !ofThread(at) {
+		return a.stream(w, r, q, at)
+	}
 	var file *paths.File
 	err = a.o.Files.ReadFiles(r.Context(), q.caller, q.thread, func(files *paths.FS) (err error) {
 		file, err = files.Open(at)
@@ -53,12 +56,45 @@ func (a transfers) download(w http.ResponseWriter, r *http.Request, q request) e
 	}
 	defer file.Close() //nolint:errcheck // read-only
 	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(at)}))
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	announce(h, at)
 	h.Set("ETag", file.ETag())
 	http.ServeContent(w, r, "", file.Entry().ModifiedAt, file)
 	return nil
+}
+
+// announce says that the bytes of a file follow.
+func announce(h http.Header, at string) {
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(at)}))
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+}
+
+// stream sends a file that only the sandbox has. One that breaks off is not to look whole.
+func (a transfers) stream(w http.ResponseWriter, r *http.Request, q request, at string) error {
+	sent := &streamed{w: w, at: at}
+	err := a.o.Files.ReadSandbox(r.Context(), q.caller, q.thread, func(t paths.Tree) error { return t.Read(r.Context(), at, sent) })
+	switch {
+	case err != nil && sent.begun:
+		panic(http.ErrAbortHandler)
+	case err == nil:
+		_, err = sent.Write(nil) // it may be empty
+	}
+	return err
+}
+
+// streamed announces a file when its first byte comes: until then it may be an error.
+type streamed struct {
+	w     http.ResponseWriter
+	at    string
+	begun bool
+}
+
+func (s *streamed) Write(p []byte) (int, error) {
+	if !s.begun {
+		s.begun = true
+		announce(s.w.Header(), s.at)
+	}
+	return s.w.Write(p)
 }
 
 // uploaded is a file that was written, as the SDKs want to hear of it.
@@ -148,11 +184,8 @@ func (a transfers) write(r *http.Request, q request, name string, content io.Rea
 	if err != nil {
 		return uploaded{}, err
 	}
-	err = a.o.Files.ChangeFiles(r.Context(), q.caller, q.thread, audit.ActionFileWrite, to, func(files *paths.FS) (int64, error) {
-		w, err := files.Write(r.Context(), to, content, false)
-		return w.Added, err
-	})
-	return uploaded{Name: path.Base(to), Path: to, Type: "file"}, err
+	err = a.changeTree(r.Context(), q, audit.ActionFileWrite, to, []string{to}, func(t paths.Tree) (int64, error) { return t.Write(r.Context(), to, content) })
+	return uploaded{Name: path.Base(to), Path: shown(to), Type: "file"}, err
 }
 
 // arriving sets the kind of errors of a body that does not arrive whole.

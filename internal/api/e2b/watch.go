@@ -62,7 +62,13 @@ func (f *filesystemService) WatchDir(ctx context.Context, r *connect.Request[fil
 	out := &watchStream{s: s, gone: cancel}
 	var alive sync.WaitGroup
 	began := false
-	err = f.a.o.Files.WatchFiles(ctx, q.caller, q.thread, at, r.Msg.GetRecursive(), func(changes []paths.Change) error {
+	watch := f.a.watchListed
+	if ofThread(at) {
+		watch = func(ctx context.Context, q request, at string, recursive bool, emit func([]paths.Change) error) error {
+			return f.a.o.Files.WatchFiles(ctx, q.caller, q.thread, at, recursive, emit)
+		}
+	}
+	err = watch(ctx, q, at, r.Msg.GetRecursive(), func(changes []paths.Change) error {
 		if !began {
 			began = true
 			alive.Go(func() { out.keepAlive(ctx) })
@@ -120,12 +126,21 @@ type watcher struct {
 	path   string
 	asked  time.Time
 
+	recursive bool
+
 	mu    sync.Mutex
 	watch *paths.Watch
 }
 
 // look says what has changed since the look before.
 func (a *Adapter) look(ctx context.Context, q request, n *watcher) (changes []paths.Change, err error) {
+	if !ofThread(n.path) {
+		items, err := a.listed(ctx, q, n.path, n.recursive)
+		if err != nil {
+			return nil, err
+		}
+		return n.watch.Update(items), nil
+	}
 	err = a.o.Files.ReadFiles(ctx, q.caller, q.thread, func(files *paths.FS) error {
 		var err error
 		changes, err = n.watch.Look(ctx, files)
@@ -193,7 +208,7 @@ func (f *filesystemService) CreateWatcher(ctx context.Context, r *connect.Reques
 	if err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}
-	n := &watcher{thread: threadOf(q), path: at, watch: paths.NewWatch(at, r.Msg.GetRecursive())}
+	n := &watcher{thread: threadOf(q), path: at, recursive: r.Msg.GetRecursive(), watch: paths.NewWatch(at, r.Msg.GetRecursive())}
 	if _, err := f.a.look(ctx, q, n); err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}

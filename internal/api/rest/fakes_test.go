@@ -271,6 +271,14 @@ func (w *world) Resize(_ context.Context, _ sandbox.Caller, _, _ string, size sa
 func (w *world) fs(uid int) (*paths.FS, error) {
 	return paths.New(paths.Options{Mounts: []paths.Mount{{Virtual: sandbox.UserDataDir, Host: w.dir, Writable: true}}, DiskBytes: w.quota})
 }
+func (w *world) ReadSandbox(context.Context, sandbox.Caller, string, func(paths.Tree) error) error {
+	return sandbox.Errorf(sandbox.NotSupported, "there is no sandbox")
+}
+
+func (w *world) ChangeSandbox(context.Context, sandbox.Caller, string, string, string, func(paths.Tree) (int64, error)) error {
+	return sandbox.Errorf(sandbox.NotSupported, "there is no sandbox")
+}
+
 func (w *world) ReadFiles(_ context.Context, c sandbox.Caller, _ string, read func(*paths.FS) error) error {
 	if err := w.see(c); err != nil {
 		return err

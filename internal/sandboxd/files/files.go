@@ -1,6 +1,6 @@
 // Package files reads and changes files inside a sandbox for callers whose host cannot see them.
 // Paths are absolute. They must lie in one of the roots that the FS was made with; os.Root keeps
-// links from leading out of it. Only regular files are read and written, and nothing blocks on a
+// links from leading out of it. In a sandbox the one root is "/", and the kernel says what its user may do. Only regular files are read and written, and nothing blocks on a
 // FIFO.
 package files
 
@@ -41,6 +41,9 @@ const (
 type Root struct {
 	Path     string // absolute and clean
 	Writable bool
+	// Without are folders in it that may not be used. Only "/" has some: links in it are followed wherever they lead, as
+	// for the programs beside sandboxd, and what they lead to is held against these.
+	Without []string
 }
 
 // FS is the view of the files. Its methods may be called concurrently.
@@ -75,9 +78,10 @@ type Info struct {
 
 // place is a path in an open root.
 type place struct {
-	root *os.Root
-	rel  string
-	path string
+	root    *os.Root
+	rel     string
+	path    string
+	without []string // Root.Without
 }
 
 func (p *place) close() { _ = p.root.Close() }
@@ -88,7 +92,13 @@ func (f *FS) open(name string, write bool) (*place, error) {
 	}
 	name = path.Clean(name)
 	for _, r := range f.roots {
-		rel, err := filepath.Rel(r.Path, name)
+		real := name
+		if r.Path == "/" {
+			if real = resolve(name); within(real, r.Without) {
+				return nil, fmt.Errorf("%.200q: %w", name, ErrOutside)
+			}
+		}
+		rel, err := filepath.Rel(r.Path, real)
 		if err != nil || !filepath.IsLocal(rel) {
 			continue
 		}
@@ -99,9 +109,26 @@ func (f *FS) open(name string, write bool) (*place, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%.200q: %w", name, cause(err))
 		}
-		return &place{root: root, rel: rel, path: name}, nil
+		return &place{root: root, rel: rel, path: name, without: r.Without}, nil
 	}
 	return nil, fmt.Errorf("%.200q: %w", name, ErrOutside)
+}
+
+// resolve follows the links on the way to a name, not one at its end. What does not exist has none.
+func resolve(name string) string {
+	base := filepath.Base(name)
+	for dir := filepath.Dir(name); ; dir, base = filepath.Dir(dir), filepath.Join(filepath.Base(dir), base) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, base)
+		}
+		if dir == "/" {
+			return name
+		}
+	}
+}
+
+func within(name string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
 }
 
 // cause strips the path that package os puts in front: it is relative to a root, and ours is not.
@@ -179,13 +206,13 @@ func (l *lister) walk(p *place, level int) error {
 			l.truncated = true
 			return nil
 		}
-		c := &place{root: p.root, rel: filepath.Join(p.rel, name), path: path.Join(p.path, name)}
+		c := &place{root: p.root, rel: filepath.Join(p.rel, name), path: path.Join(p.path, name), without: p.without}
 		fi, err := c.root.Lstat(c.rel)
 		if err != nil {
 			continue // gone meanwhile
 		}
 		l.items = append(l.items, c.info(fi))
-		if fi.IsDir() && level < l.depth {
+		if fi.IsDir() && level < l.depth && !within(filepath.Join("/", c.rel), p.without) {
 			_ = l.walk(c, level+1) // an unreadable folder is listed as empty
 		}
 	}
@@ -199,6 +226,16 @@ func (f *FS) Open(name string) (*os.File, error) {
 		return nil, err
 	}
 	defer p.close()
+	if p.root.Name() == "/" {
+		if real, err := filepath.EvalSymlinks(p.path); err == nil && real != p.path {
+			q, err := f.open(real, false)
+			if err != nil {
+				return nil, err
+			}
+			defer q.close()
+			return q.regular(os.O_RDONLY, 0)
+		}
+	}
 	return p.regular(os.O_RDONLY, 0)
 }
 

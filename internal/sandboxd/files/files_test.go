@@ -231,3 +231,52 @@ func TestListMoveRemove(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestWhole: with the root "/" links lead where they lead, and folders that are left out cannot be reached, not by a link
+// either.
+func TestWhole(t *testing.T) {
+	base := t.TempDir()
+	secret, open := filepath.Join(base, "secret"), filepath.Join(base, "open")
+	for _, dir := range []string{secret, filepath.Join(secret, "deep"), open} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "file"), []byte("of "+filepath.Base(dir)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := New([]Root{{Path: "/", Writable: true, Without: []string{secret}}})
+	for link, target := range map[string]string{"absolute": open, "to-file": filepath.Join(open, "file"), "in": secret, "in-file": filepath.Join(secret, "file"), "up": "../secret"} {
+		if err := os.Symlink(target, filepath.Join(open, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"file", "absolute/file", "to-file", "absolute/absolute/to-file"} {
+		if got, err := read(t, f, filepath.Join(open, name)); got != "of open" || err != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{secret, secret + "/file", secret + "/deep/file", open + "/in/file", open + "/in/deep/file", open + "/in-file", open + "/up/file", open + "/../secret/file"} {
+		if got, err := read(t, f, name); !errors.Is(err, ErrOutside) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if err := write(f, name+".new", "x", false); name != secret && name != open+"/in-file" && !errors.Is(err, ErrOutside) {
+			t.Errorf("written %s: %v", name, err)
+		}
+	}
+	items, _, err := f.List(base, 3, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range items {
+		if strings.HasPrefix(i.Path, secret+"/") {
+			t.Errorf("listed: %s", i.Path)
+		}
+	}
+	if err := write(f, open+"/absolute/made/new", "made", false); err != nil {
+		t.Error(err)
+	}
+	if got, err := read(t, f, open+"/made/new"); got != "made" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -88,7 +88,7 @@ func (g *Catalog) view(t sandbox.Thread) *view {
 	}
 	var conns []*conn
 	for _, s := range cfg.Usable() {
-		if c := g.pool.find(s, t); c != nil && c.follows(s) {
+		if c := g.pool.find(s, t); c != nil && c.terms.Load().are(s) {
 			conns = append(conns, c)
 		}
 	}
@@ -215,7 +215,7 @@ func (g *Catalog) server(s *serverconfig.Server, v *view, t sandbox.Thread) sand
 		if c != nil {
 			var tools *toolList
 			// Not "is it in the view": a server may have connected since the view was made, and is not ready without tools.
-			if tools, shown.State, err = c.known(); tools != nil && v.refused[s.Name] == nil && c.follows(s) {
+			if tools, shown.State, err = c.known(); tools != nil && v.refused[s.Name] == nil && c.terms.Load().are(s) {
 				shown.ToolCount = len(tools.tools)
 			}
 		}

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -77,12 +76,9 @@ type attempt struct {
 	err   error
 }
 
-// follows reports whether the connection was made, and its tools were listed, under this configuration.
-func (c *conn) follows(s *serverconfig.Server) bool { return bytes.Equal(c.current().Raw, s.Raw) }
-
 // adopt puts new terms in force. Calls in progress end under the old ones.
 func (c *conn) adopt(s *serverconfig.Server) {
-	if c.follows(s) {
+	if c.terms.Load().are(s) {
 		return
 	}
 	c.mu.Lock()

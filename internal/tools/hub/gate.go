@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ type terms struct {
 	tools   map[string]places // of the tools that have a limit of their own
 	waiting atomic.Int32
 }
+
+// are reports whether these are the terms of a configuration.
+func (t *terms) are(s *serverconfig.Server) bool { return bytes.Equal(t.cfg.Raw, s.Raw) }
 
 // places holds a token for each call in progress.
 type places chan struct{}

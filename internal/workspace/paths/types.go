@@ -1,7 +1,9 @@
 package paths
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"time"
 )
@@ -61,6 +63,25 @@ type Entry struct {
 type Listing struct {
 	Items     []Entry `json:"items"`
 	Truncated bool    `json:"truncated"`
+}
+
+// Tree is files that a sandbox serves, beside those of its thread. Paths are absolute; what the sandbox's user may not do is
+// Forbidden.
+type Tree interface {
+	// Stat describes what is at a path. A link is not followed. NotFound.
+	Stat(ctx context.Context, at string) (Entry, error)
+	// List lists a folder, depth levels deep, at most limit entries.
+	List(ctx context.Context, at string, depth, limit int) (Listing, error)
+	// Read writes a regular file to w.
+	Read(ctx context.Context, at string, w io.Writer) error
+	// Write replaces a file in one step, makes its folders, and returns how many bytes it has. QuotaExceeded.
+	Write(ctx context.Context, at string, r io.Reader) (int64, error)
+	// Mkdir makes a folder and its parents. It is no error when it is there.
+	Mkdir(ctx context.Context, at string) (Entry, error)
+	// Move renames a file or folder. Conflict: something is at the target, or it lies on another file system.
+	Move(ctx context.Context, from, to string) (Entry, error)
+	// Remove removes a file, or a folder with all in it. NotFound.
+	Remove(ctx context.Context, at string) error
 }
 
 // Written is what Write did. Bytes is the size of the file now, Added what this call wrote.

@@ -71,12 +71,26 @@ func (w *Watch) Look(ctx context.Context, f *FS) ([]Change, error) {
 	case walk.truncated:
 		return nil, sandbox.Errorf(sandbox.QuotaExceeded, "%s: more than %d entries, or %d bytes of paths: watch a folder of it", p.virtual, MaxEntries, MaxEntryBytes)
 	}
-	var changes []Change
+	w.took = time.Since(began)
+	return w.update(now), nil
+}
+
+// Update takes what the folder holds now from a caller that lists it, and returns what changed since the update before; the
+// first returns nothing.
+func (w *Watch) Update(items []Entry) []Change {
+	now := make(map[string]Entry, len(items))
+	for _, e := range items {
+		now[e.Path] = e
+	}
+	return w.update(now)
+}
+
+func (w *Watch) update(now map[string]Entry) (changes []Change) {
 	if w.before != nil {
 		changes = differences(w.before, now)
 	}
-	w.before, w.took = now, time.Since(began)
-	return changes, nil
+	w.before = now
+	return changes
 }
 
 func differences(before, now map[string]Entry) []Change {

@@ -14,7 +14,7 @@ import (
 
 // MakeMountPoints makes, in a root file system that lies in a folder of the host, the places of all mounts
 // that every sandbox has. A runtime makes what is missing by itself, but not in a user namespace, where the
-// root file system is not its own. NotSupported: the image leaves no room for one.
+// root file system is not its own. Links lead to the workspace. NotSupported: the image leaves no room for one.
 func MakeMountPoints(root *os.Root) error {
 	for _, target := range hardening.MountPoints() {
 		if err := makeFolder(root, target); err != nil {
@@ -28,6 +28,18 @@ func MakeMountPoints(root *os.Root) error {
 	for _, target := range files {
 		if err := makeFile(root, target); err != nil {
 			return noRoom(err, target)
+		}
+	}
+	for _, link := range sandbox.WorkspaceLinks {
+		// What an image has there is its own.
+		if _, err := root.Lstat(link[1:]); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := root.MkdirAll(strings.TrimPrefix(path.Dir(link)+"/.", "/"), 0o755); err != nil {
+			return noRoom(err, link)
+		}
+		if err := root.Symlink(sandbox.WorkspaceDir, link[1:]); err != nil {
+			return noRoom(err, link)
 		}
 	}
 	return nil
