@@ -128,7 +128,7 @@ show() {
     grep -E '^(ok  |--|==|chaos:|  \[.*done in|  [a-z][a-z :,]+ [0-9[])' "$logs/$1"
   else
     printf '== %s %s: FAILED\n' "$(at)" "$1"
-    grep -v 'no test files' "$logs/$1" | tail -3000
+    grep -vE 'no test files|^redis: ' "$logs/$1" | tail -3000
     failed=1
   fi
 }
@@ -165,7 +165,10 @@ times() {
 failures() {
   local log
   for log in "$logs"/*.code; do
-    [ "$(cat "$log")" = 0 ] || grep -E -A 4 '^ *--- FAIL|^panic: |^FAIL	' "${log%.code}" | cut -c 1-400 | head -80
+    [ "$(cat "$log")" != 0 ] || continue
+    # What libraries say of their own accord hides what failed.
+    grep -vE '^redis: |testcontainers|^[0-9/]+ [0-9:]+ [^ ]+ (Creating|Starting|Stopping|Terminating|Container|Waiting|Shell)' "${log%.code}" |
+      grep -E -A 4 '^ *--- FAIL|^panic: |^FAIL	' | cut -c 1-400 | head -40
   done
 }
 
