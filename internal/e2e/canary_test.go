@@ -271,7 +271,7 @@ func TestCanaries(t *testing.T) {
 		a.into(t, &r)
 		return r
 	}
-	run("execute_code", map[string]any{"language": "python", "timeout": 60, "code": `
+	run("execute_code", map[string]any{"language": "python", "timeout": 60, "redact_env": true, "code": `
 import base64, json, os, sys, time
 from helpers.call_mcp_tool import call_mcp_tool
 for tool in ("web__leak", "web__fail", "prog__leak", "prog__fail", "prog__large", "broken__x", "absent__leak"):
@@ -286,12 +286,12 @@ for char in box:
 raise SystemExit("ended with " + box)
 `})
 	long := `i=0; while [ $i -lt 40000 ]; do echo "$TOKEN $OWN $BOX"; i=$((i+1)); done; echo $TOKEN | base64 >&2; exit 3`
-	r := run("exec", map[string]any{"command": long, "env_secrets": map[string]string{"TOKEN": "EXEC"}, "env": map[string]string{"OWN": c.all["REQUEST"]}})
+	r := run("exec", map[string]any{"command": long, "env_secrets": map[string]string{"TOKEN": "EXEC"}, "env": map[string]string{"OWN": c.all["REQUEST"]}, "redact_env": true})
 	if r.ExitCode == nil || *r.ExitCode != 3 {
 		t.Errorf("%+v", r)
 	}
 	for _, body := range []map[string]any{
-		{"argv": []string{"/no/such/program"}, "env": map[string]string{"OWN": c.all["REQUEST"]}},
+		{"argv": []string{"/no/such/program"}, "env": map[string]string{"OWN": c.all["REQUEST"]}, "redact_env": true},
 		{"command": "true", "env_secrets": map[string]string{"T": "HTTP"}},
 		{"command": "true", "env_secrets": map[string]string{"T": "SKILL"}},
 	} {
@@ -301,7 +301,7 @@ raise SystemExit("ended with " + box)
 	}
 
 	// Another exec finds no secret of those before: not in files, not in other processes.
-	around := s.do("POST", "/api/threads/t/exec", map[string]any{"command": `cat /proc/[0-9]*/cmdline 2>/dev/null; grep -rhaE "canary" /mnt /tmp /run 2>/dev/null; true`})
+	around := s.do("POST", "/api/threads/t/exec", map[string]any{"command": `cat /proc/[0-9]*/cmdline 2>/dev/null; grep -rhaE "canary" /mnt /tmp /run 2>/dev/null; true`, "redact_env": true})
 	for _, name := range []string{"HTTP", "STDIO", "FILE", "SKILL"} {
 		if bytes.Contains(around.body, []byte(c.all[name])) {
 			t.Errorf("the sandbox has %s", name)

@@ -256,7 +256,7 @@ func TestContextSecrets(t *testing.T) {
 	const secret = "correct-horse-battery"
 	var r contextResult
 	a := s.do("POST", "/api/threads/s/execute_code", map[string]any{
-		"code": "import os\nv = os.environ['PASS']\ndisplay(v)\ndisplay({'text/html': v + 'x' * 2_000_000}, raw=True)\n{v: 1}", "context_id": c.ID, "env": map[string]any{"PASS": secret},
+		"code": "import os\nv = os.environ['PASS']\ndisplay(v)\ndisplay({'text/html': v + 'x' * 2_000_000}, raw=True)\n{v: 1}", "context_id": c.ID, "env": map[string]any{"PASS": secret}, "redact_env": true,
 	})
 	a.into(t, &r)
 	if strings.Contains(string(a.body), secret) || len(r.Results) != 3 {

@@ -128,7 +128,7 @@ func TestCodeDescription(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
 	const secret = "sk-live-0123456789"
-	r := s.run("d", "execute_code", map[string]any{"language": "py", "code": "print(6*7)", "description": "Multiplies with " + secret, "env": map[string]string{"K": secret}})
+	r := s.run("d", "execute_code", map[string]any{"language": "py", "code": "print(6*7)", "description": "Multiplies with " + secret, "env": map[string]string{"K": secret}, "redact_env": true})
 	if r.Stdout != "42\n" {
 		t.Errorf("%+v", r)
 	}

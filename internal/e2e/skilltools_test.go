@@ -30,7 +30,7 @@ print(call_mcp_tool("everything__echo", {"message": "the key is " + key}))
 	if made.status != 201 {
 		t.Fatalf("%d %s", made.status, made.body)
 	}
-	r := s.run("sk", "skills/teller/run", map[string]any{"script": "scripts/tell.py", "env": map[string]string{"VALUE": secret}})
+	r := s.run("sk", "skills/teller/run", map[string]any{"script": "scripts/tell.py", "env": map[string]string{"VALUE": secret}, "redact_env": true})
 	if r.ExitCode == nil || *r.ExitCode != 0 || !strings.HasPrefix(r.Stdout, "key [redacted] ") || !strings.Contains(r.Stdout, "the key is [redacted]") || strings.Contains(r.Stdout, "0123456789") {
 		t.Errorf("%+v", r)
 	}

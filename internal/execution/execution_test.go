@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -228,7 +229,7 @@ func TestLostOutputTellsNoPartOfASecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Secret = NewSecrets(hide, hide)
+	e.Secret = NewSecrets(instance.Hidden{Output: hide, Given: hide, All: hide})
 	if err := e.Take(output(false, "a "+secretValue[:12])); err != nil {
 		t.Fatal(err)
 	}

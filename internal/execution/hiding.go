@@ -4,14 +4,18 @@ import (
 	"encoding/json"
 	"maps"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // Secrets are those of an exec. The zero value hides nothing.
 type Secrets struct {
-	// Hide is for what the exec's caller sees of it.
+	// Hide is for what the exec's caller sees of it: Given, or All when the caller asked for that.
 	Hide *redact.Secrets
+	// All hides the values of the environment, too: of the argument env in the audit log, and of what is hashed there.
+	All      *redact.Secrets
+	tooLarge bool // All lacks values of the environment
 	// Given is for the audit log, and for the people who decide on a run: it hides only what was given as a secret.
 	Given    *redact.Secrets
 	out, err *redact.Stream // of the events; nil without secrets
@@ -20,12 +24,13 @@ type Secrets struct {
 	seen           uint64 // sandboxd's number of the newest event
 }
 
-// NewSecrets returns the secrets that hide hides, of which given are those that were given as secrets; nil: none.
-func NewSecrets(hide, given *redact.Secrets) Secrets {
-	if hide == nil {
-		return Secrets{}
+// NewSecrets returns the secrets of an exec that h hides.
+func NewSecrets(h instance.Hidden) Secrets {
+	s := Secrets{Hide: h.Output, Given: h.Given, All: h.All, tooLarge: h.TooLarge}
+	if s.Hide != nil {
+		s.out, s.err = s.Hide.Stream(), s.Hide.Stream()
 	}
-	return Secrets{Hide: hide, Given: given, out: hide.Stream(), err: hide.Stream()}
+	return s
 }
 
 // next takes a piece of output and returns what may be shown by now.
@@ -68,9 +73,6 @@ func (s *Secrets) end(typ sandbox.EventType, total uint64) []byte {
 // secret would let a reader of the log try guesses. Values of the environment are hidden where they are
 // given, and nowhere else: one that is equal to the command would hide what ran.
 func (s *Secrets) Args(v any) any {
-	if s.Hide == nil {
-		return v
-	}
 	switch args := v.(type) {
 	case sandbox.Command:
 		args.Env = s.hidden(args.Env)
@@ -82,6 +84,9 @@ func (s *Secrets) Args(v any) any {
 		args.Env = s.hidden(args.Env)
 		v = args
 	}
+	if s.Given == nil {
+		return v
+	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return v
@@ -89,11 +94,15 @@ func (s *Secrets) Args(v any) any {
 	return s.Given.JSON(text)
 }
 
-// hidden returns an environment without its secrets.
+// hidden returns an environment without its values, but for short ones and paths. A path may contain a value.
 func (s *Secrets) hidden(env map[string]string) map[string]string {
 	out := maps.Clone(env)
 	for name, value := range out {
-		out[name] = s.Hide.String(value)
+		if redact.IsPath(value) && !s.tooLarge {
+			out[name] = s.All.String(value)
+		} else if len(value) >= redact.MinLength {
+			out[name] = redact.Marker
+		}
 	}
 	return out
 }

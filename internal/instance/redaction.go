@@ -12,7 +12,8 @@ import (
 type redaction struct {
 	mu       sync.Mutex
 	seen     []string          // values that execs got by name, the newest last
-	redactor *redact.Secrets   // of seen and of, when known
+	redactor *redact.Secrets   // of seen and of, when known; nil: they are too large
+	refused  error             // why redactor is nil
 	given    *redact.Secrets   // of seen, when known
 	of       map[string]string // the environment that redactor is for
 	known    bool
@@ -21,11 +22,23 @@ type redaction struct {
 // maxSeen bounds the values that a sandbox's execs got by name and that are hidden in later ones, in bytes.
 const maxSeen = redact.MaxTotal / 2
 
-// Hiding returns what hides the secrets of an exec. output hides the values of its own environment and of the
-// sandbox's, and the ones that execs of the sandbox got by name, of which named are the newest. given hides only
-// the latter: a caller who chooses what the audit log hides could hide what it runs. Only a new value makes them
-// anew.
-func (x *redaction) Hiding(common, env, named map[string]string) (output, given *redact.Secrets, err error) {
+// Hidden is what hides the secrets of an exec. A nil redactor hides nothing.
+type Hidden struct {
+	// Output is for what the caller sees of the exec: Given, or All when the caller asked for it.
+	Output *redact.Secrets
+	// Given hides the values that execs of the sandbox got by name, of which those of this exec are the newest.
+	Given *redact.Secrets
+	// All also hides the values of the exec's environment and of the sandbox's. A caller who chooses what the audit
+	// log hides could hide what it runs, so there it is for the environment alone.
+	All *redact.Secrets
+	// TooLarge: the values are more than can be looked for, so All is only Given.
+	TooLarge bool
+}
+
+// Hiding returns what hides the secrets of an exec. With all, its output hides the values of its own environment and of
+// the sandbox's, too. Values that are too large together to be looked for are refused then, and else only named is
+// hidden. Only a new value makes the redactors anew.
+func (x *redaction) Hiding(common, env, named map[string]string, all bool) (Hidden, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, v := range named {
@@ -41,17 +54,23 @@ func (x *redaction) Hiding(common, env, named map[string]string) (output, given 
 	}
 	// The same map is the same environment: it is replaced, never changed, and kept here so that its address is.
 	if !x.known || reflect.ValueOf(common).Pointer() != reflect.ValueOf(x.of).Pointer() {
-		if output, err = redact.Env(x.seen, common); err != nil {
-			return nil, nil, err
+		given, err := redact.New(x.seen...)
+		if err != nil {
+			return Hidden{}, err
 		}
-		if given, err = redact.New(x.seen...); err != nil {
-			return nil, nil, err
-		}
-		x.redactor, x.given, x.of, x.known = output, given, common, true
+		x.redactor, x.refused = redact.Env(x.seen, common)
+		x.given, x.of, x.known = given, common, true
 	}
-	if len(env) == 0 {
-		return x.redactor, x.given, nil
+	h, err := Hidden{Output: x.given, Given: x.given, All: x.redactor}, x.refused
+	if len(env) > 0 {
+		h.All, err = redact.Env(x.seen, common, env)
 	}
-	output, err = redact.Env(x.seen, common, env)
-	return output, x.given, err
+	if all {
+		h.Output = h.All
+		return h, err
+	}
+	if err != nil {
+		h.All, h.TooLarge = x.given, true
+	}
+	return h, nil
 }

@@ -75,7 +75,7 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 	}
 	h = newHouse(t, d)
 	id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{
-		Shell: "curl -H 'Key: " + secretValue + "'", Stdin: secretValue, Env: map[string]string{"API": secretValue, "DEBUG": "1"},
+		Shell: "curl -H 'Key: " + secretValue + "'", Stdin: secretValue, Env: map[string]string{"API": secretValue, "DEBUG": "1"}, RedactEnv: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestReplacedOutput(t *testing.T) {
 				}
 			}
 			h = newHouse(t, d)
-			id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "true", Env: map[string]string{"API": secretValue}})
+			id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "true", Env: map[string]string{"API": secretValue}, RedactEnv: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +279,7 @@ func allText(t *testing.T, dir string) string {
 func TestSecretsOfCode(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, says([]string{"key sk-live-", "e", "0123456789."}, "", 23))
-	id, err := h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "print(1)", Env: map[string]string{"KEY": secretValue}})
+	id, err := h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "print(1)", Env: map[string]string{"KEY": secretValue}, RedactEnv: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,18 +292,18 @@ func TestSecretsOfCode(t *testing.T) {
 		t.Errorf("a name of ours: %v", err)
 	}
 	big := strings.Repeat("k", redact.MaxTotal+1)
-	if _, err = h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", Env: map[string]string{"X": big}}); !errors.Is(err, sandbox.Invalid) {
+	if _, err = h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", Env: map[string]string{"X": big}, RedactEnv: true}); !errors.Is(err, sandbox.Invalid) {
 		t.Errorf("too much: %v", err)
 	}
 }
 
-// The environment of the sandbox is hidden as a request's own is, from the moment on that it is another.
+// The environment of the sandbox is hidden as a request's own is where redact_env is set, from the moment on that it is another.
 func TestSecretsOfTheSandbox(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, says([]string{"key " + secretValue + " and another-0123456789"}, "", 44))
 	run := func() (stdout, subject string) {
 		t.Helper()
-		id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "echo " + secretValue})
+		id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "echo " + secretValue, RedactEnv: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,6 +333,38 @@ func TestSecretsOfTheSandbox(t *testing.T) {
 				t.Errorf("%v: %q, %q", c.env, out, subject)
 			}
 		}
+	}
+}
+
+// TestPlainEnv: what a program prints of its own environment, and of the sandbox's, is what its caller gets. The audit log
+// has neither the values nor a hash of them. Values of any size are taken.
+func TestPlainEnv(t *testing.T) {
+	t.Parallel()
+	const inPath = "/mnt/" + secretValue
+	h := newHouse(t, says([]string{secretValue + " " + secretValue + " another-0123456789"}, "", 54))
+	if _, err := h.Starts.Acquire(t.Context(), caller, "t1", sandbox.AcquireOptions{Env: map[string]string{"L": "another-0123456789"}}); err != nil {
+		t.Fatal(err)
+	}
+	big := strings.Repeat("k", redact.MaxTotal+1)
+	hashes := map[string]bool{}
+	for _, more := range []string{"1", big} {
+		id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "env", Env: map[string]string{"K": secretValue, "P": inPath, "M": more}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := h.Execs.Wait(t.Context(), caller, "t1", id)
+		if err != nil || res.Stdout != secretValue+" "+secretValue+" another-0123456789" {
+			t.Errorf("%+v, %v", res, err)
+		}
+		hashes[audit.Sum([]byte(res.Stdout+"\x00"))] = true
+	}
+	list, _, err := h.audit.List(t.Context(), audit.Filter{Tenant: caller.Tenant, Action: audit.ActionExec})
+	text, e := json.Marshal(list)
+	if err := errors.Join(err, e); err != nil || strings.Contains(string(text), secretValue) || strings.Contains(string(text), big) || !strings.Contains(string(text), redact.Marker) {
+		t.Errorf("%.2000s, %v", text, err)
+	}
+	if hashes[list[len(list)-1].OutHash] && hashes[list[0].OutHash] {
+		t.Error("the log has a hash of the values")
 	}
 }
 

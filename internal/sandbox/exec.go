@@ -35,8 +35,9 @@ type Command struct {
 	Shell          string
 	Argv           []string
 	Cwd            string            // virtual path; "" = WorkspaceDir
-	Env            map[string]string // its values, from 8 bytes on, are hidden in output, and here in the audit log
+	Env            map[string]string // its values, from 8 bytes on, are hidden here in the audit log
 	EnvSecrets     map[string]string `json:",omitempty"` // variables whose values are those of secrets, by name; here and below
+	RedactEnv      bool              `json:",omitempty"` // hide values of Env, and of the sandbox's variables, in output; here and below
 	Stdin          string
 	KeepStdin      bool // leave stdin open for SendStdin
 	Timeout        time.Duration
@@ -68,6 +69,7 @@ type Code struct {
 	Text           string
 	Env            map[string]string
 	EnvSecrets     map[string]string `json:",omitempty"`
+	RedactEnv      bool              `json:",omitempty"`
 	Timeout        time.Duration
 	MaxOutputChars int
 }
@@ -82,6 +84,7 @@ type Script struct {
 	Stdin      string
 	Env        map[string]string
 	EnvSecrets map[string]string `json:",omitempty"`
+	RedactEnv  bool              `json:",omitempty"`
 	Timeout    time.Duration
 }
 

@@ -93,11 +93,15 @@ type Command struct {
 	Command string   `json:"command,omitempty"` // Run by a shell; either this or argv
 	Argv    []string `json:"argv,omitempty"`    // Program and arguments, run without a shell
 	Cwd     string   `json:"cwd,omitempty"`     // /mnt/user-data/workspace when absent
-	// For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log
+	// For this run only. Values of 8 bytes and more are hidden here in the audit log; with redact_env in output,
+	// too
 	Env map[string]string `json:"env,omitempty"`
 	// Variables by the names of secrets, for this run only; the code has their values
 	EnvSecrets map[string]string `json:"env_secrets,omitempty"`
-	Stdin      string            `json:"stdin,omitempty"`
+	// Hide values of 8 bytes and more of env, and of the sandbox's env, in output. Those of env_secrets are
+	// always hidden
+	RedactEnv bool   `json:"redact_env,omitempty"`
+	Stdin     string `json:"stdin,omitempty"`
 	// Leave stdin open to write to it later; true with Start when absent
 	KeepStdin      *bool   `json:"keep_stdin,omitempty"`
 	TimeoutSeconds float64 `json:"timeout_s,omitempty"` // 60 when absent or 0; at most 3600
@@ -127,10 +131,14 @@ type Code struct {
 	TimeoutSeconds float64 `json:"timeout,omitempty"`
 	// Of stdout; as configured when absent or 0: 10000, unless changed; at most 1000000
 	MaxOutputChars int `json:"max_output_chars,omitempty"`
-	// For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log
+	// For this run only. Values of 8 bytes and more are hidden here in the audit log; with redact_env in output,
+	// too
 	Env map[string]string `json:"env,omitempty"`
 	// Variables by the names of secrets, for this run only; the code has their values
 	EnvSecrets map[string]string `json:"env_secrets,omitempty"`
+	// Hide values of 8 bytes and more of env, and of the sandbox's env, in output. Those of env_secrets are
+	// always hidden
+	RedactEnv bool `json:"redact_env,omitempty"`
 	// Run it in this context, whose language it is in; a fresh interpreter when absent
 	ContextID string `json:"context_id,omitempty"`
 	// What the code does, in a sentence: shown in the list of execs and in the audit log
@@ -143,12 +151,16 @@ type Script struct {
 	Script string   `json:"script,omitempty"`
 	Args   []string `json:"args,omitempty"`
 	Stdin  string   `json:"stdin,omitempty"`
-	// For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log
+	// For this run only. Values of 8 bytes and more are hidden here in the audit log; with redact_env in output,
+	// too
 	Env map[string]string `json:"env,omitempty"`
 	// Variables by the names of secrets, for this run only; the code has their values
-	EnvSecrets     map[string]string `json:"env_secrets,omitempty"`
-	TimeoutSeconds float64           `json:"timeout_s,omitempty"` // 60 when absent or 0; at most 3600
-	Cwd            string            `json:"cwd,omitempty"`       // /mnt/user-data/workspace when absent
+	EnvSecrets map[string]string `json:"env_secrets,omitempty"`
+	// Hide values of 8 bytes and more of env, and of the sandbox's env, in output. Those of env_secrets are
+	// always hidden
+	RedactEnv      bool    `json:"redact_env,omitempty"`
+	TimeoutSeconds float64 `json:"timeout_s,omitempty"` // 60 when absent or 0; at most 3600
+	Cwd            string  `json:"cwd,omitempty"`       // /mnt/user-data/workspace when absent
 	// In place of script: a Python module of the skill, run as python -m does. scripts.report is
 	// scripts/report.py
 	Module string `json:"module,omitempty"`

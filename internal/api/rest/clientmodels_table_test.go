@@ -54,14 +54,14 @@ var clientModelTable = []clientModel{
 	},
 	{
 		schema: "ExecBody", name: "Command", is: "is what {Exec} runs: either {Command} by a shell, or {Argv} without one.",
-		fields: "command argv cwd env env_secrets stdin keep_stdin timeout_s max_output_bytes report_files background pty", withoutTS: "background",
+		fields: "command argv cwd env env_secrets redact_env stdin keep_stdin timeout_s max_output_bytes report_files background pty", withoutTS: "background",
 	},
 	{schema: "PtySize", name: "PTYSize", ts: inline, is: "is the size of a terminal, in characters.", fields: "cols rows"},
 	{
 		schema: "CodeBody", name: "Code", is: "is what {ExecuteCode} runs.",
-		fields: "code language timeout max_output_chars env env_secrets context_id",
+		fields: "code language timeout max_output_chars env env_secrets redact_env context_id",
 	},
-	{schema: "SkillBody", name: "Script", is: "is what {RunSkill} runs.", fields: "script args stdin env env_secrets timeout_s"},
+	{schema: "SkillBody", name: "Script", is: "is what {RunSkill} runs.", fields: "script args stdin env env_secrets redact_env timeout_s"},
 	{
 		schema: "ExecResult", name: "Result", ts: "ExecResult", is: "is an exec, running or ended.",
 		fields: "exec_id status detail exit_code stdout stderr encoding truncated stdout_path stderr_path duration_ms usage " +

@@ -25,7 +25,7 @@ func TestExec(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
-	rec := send(h, "POST", execURL, `{"command":"ls | head","cwd":"/mnt/user-data/workspace","env":{"K":"v"},"stdin":"in","timeout_s":1.5,"max_output_bytes":7,"report_files":true}`)
+	rec := send(h, "POST", execURL, `{"command":"ls | head","cwd":"/mnt/user-data/workspace","env":{"K":"v"},"redact_env":true,"stdin":"in","timeout_s":1.5,"max_output_bytes":7,"report_files":true}`)
 	m := decodeBody(t, rec)
 	if rec.Code != 200 || m["exec_id"] != "e1" || m["status"] != "exited" || m["exit_code"] != 0.0 || m["stdout"] != "hi\n" || m["files"] == nil || m["stdout_path"] != nil {
 		t.Errorf("%d %v", rec.Code, m)
@@ -33,7 +33,7 @@ func TestExec(t *testing.T) {
 	if _, there := m["tools_called"]; there {
 		t.Error("a plain exec has tools_called")
 	}
-	want := sandbox.Command{Shell: "ls | head", Cwd: "/mnt/user-data/workspace", Env: map[string]string{"K": "v"}, Stdin: "in", Timeout: 1500 * time.Millisecond, MaxOutputBytes: 7, ReportFiles: true}
+	want := sandbox.Command{Shell: "ls | head", Cwd: "/mnt/user-data/workspace", Env: map[string]string{"K": "v"}, RedactEnv: true, Stdin: "in", Timeout: 1500 * time.Millisecond, MaxOutputBytes: 7, ReportFiles: true}
 	if fmt.Sprint(w.cmd) != fmt.Sprint(want) {
 		t.Errorf("command %+v", w.cmd)
 	}

@@ -53,7 +53,7 @@ func (x *Runner) RunCommand(ctx context.Context, c sandbox.Caller, id string, cm
 	if cmd.Terminal != nil {
 		e.Spec.Live = cmd.MaxOutputBytes
 	}
-	return x.run(ctx, c, id, e, req, environment{own: cmd.Env, secrets: cmd.EnvSecrets}, cmd)
+	return x.run(ctx, c, id, e, req, environment{own: cmd.Env, secrets: cmd.EnvSecrets, redact: cmd.RedactEnv}, cmd)
 }
 
 // RunCode starts a program text and returns the id of its exec.
@@ -87,7 +87,7 @@ func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code 
 		Code:           &sandboxv1.Code{Language: code.Language, Text: code.Text},
 		MaxOutputBytes: sandbox.DefaultOutputBytes, ContextId: code.ContextID,
 	}
-	execID, err := x.run(ctx, c, id, e, req, environment{own: code.Env, secrets: code.EnvSecrets}, code)
+	execID, err := x.run(ctx, c, id, e, req, environment{own: code.Env, secrets: code.EnvSecrets, redact: code.RedactEnv}, code)
 	if err != nil && e.Context != nil {
 		x.o.Contexts.End(e.Context, "")
 	}
@@ -128,13 +128,14 @@ func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s s
 	cmd.SetDefaults()
 	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Cwd: cmd.Cwd, Stdin: []byte(cmd.Stdin), MaxOutputBytes: uint64(cmd.MaxOutputBytes)}
 	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionSkillRun, Skill: &sk, Subject: s.Skill + "/" + cmp.Or(s.Path, s.Module), Deadline: cmd.Timeout, Report: true}}
-	return x.run(ctx, c, id, e, req, environment{own: s.Env, secrets: s.EnvSecrets, skill: &sk}, s)
+	return x.run(ctx, c, id, e, req, environment{own: s.Env, secrets: s.EnvSecrets, redact: s.RedactEnv, skill: &sk}, s)
 }
 
 // environment is what a request says of the environment of its exec.
 type environment struct {
 	own     map[string]string
 	secrets map[string]string // variable -> name of a secret
+	redact  bool              // hide the values of own, and of the sandbox's variables, in output
 	skill   *sandbox.Skill    // whose script runs; nil: none
 }
 
@@ -153,8 +154,10 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	if err != nil {
 		return "", err
 	}
-	if _, err := redact.Env(nil, env.own); err != nil { // before a sandbox is started for nothing
-		return "", err
+	if env.redact { // what is too large is refused before a sandbox is started for nothing
+		if _, err := redact.Env(nil, env.own); err != nil {
+			return "", err
+		}
 	}
 	named, err := x.named(ctx, t, env.skill, env.secrets)
 	if err != nil {
@@ -187,14 +190,14 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 			e.Trace.Span.End()
 		}
 	}()
-	hide, given, err := inst.Own().Redaction.Hiding(common, env.own, named) // a file has what either sandbox of the thread left there
+	hidden, err := inst.Own().Redaction.Hiding(common, env.own, named, env.redact) // a file has what either sandbox of the thread left there
 	if err != nil {
 		return "", err
 	}
-	e.Secret = execution.NewSecrets(hide, given)
+	e.Secret = execution.NewSecrets(hidden)
 	subject := e.Spec.Subject
-	e.Spec.Subject, e.Named = hide.String(subject), slices.Sorted(maps.Values(env.secrets))
-	e.Spec.Description = hide.String(e.Spec.Description)
+	e.Spec.Subject, e.Named = e.Secret.Hide.String(subject), slices.Sorted(maps.Values(env.secrets))
+	e.Spec.Description = e.Secret.Hide.String(e.Spec.Description)
 	e.Begin(execID.String(), t, c)
 	if e.Spec.Action == audit.ActionCode || e.Spec.Action == audit.ActionSkillRun { // what may import wrappers
 		if err := x.o.Wrappers.Refresh(ctx, c, inst); err != nil {
@@ -301,7 +304,7 @@ func (x *Runner) supervise(inst *instance.Instance, e *execution.Exec, req *sand
 		res.Status = status
 	}
 	if res.Status == sandbox.StatusKilled {
-		res.Detail = cmp.Or(e.Reason(), e.Secret.Hide.String(exit.GetReason()))
+		res.Detail = cmp.Or(e.Reason(), e.Secret.All.String(exit.GetReason()))
 	}
 	switch {
 	case notPulled == nil:

@@ -97,9 +97,10 @@ func (x *Runner) recordEnd(inst *instance.Instance, e *execution.Exec, res sandb
 	rec.Outcome, rec.Millis = string(res.Status), res.DurationMillis
 	rec.BytesOut = int64(len(res.Stdout) + len(res.Stderr))
 	sum := sha256.New()
-	sum.Write([]byte(res.Stdout)) //nolint:errcheck // a hash never fails
-	sum.Write([]byte{0})          //nolint:errcheck // a hash never fails
-	sum.Write([]byte(res.Stderr)) //nolint:errcheck // a hash never fails
+	hidden := e.Secret.All                      // a hash of a value would let a reader of the log try guesses
+	sum.Write(hidden.Bytes([]byte(res.Stdout))) //nolint:errcheck // a hash never fails
+	sum.Write([]byte{0})                        //nolint:errcheck // a hash never fails
+	sum.Write(hidden.Bytes([]byte(res.Stderr))) //nolint:errcheck // a hash never fails
 	if res.Results != nil {
 		for _, rich := range *res.Results {
 			text, err := json.Marshal(rich) // sorted by key
@@ -107,8 +108,8 @@ func (x *Runner) recordEnd(inst *instance.Instance, e *execution.Exec, res sandb
 				continue // it was read from JSON
 			}
 			rec.BytesOut += int64(len(text))
-			sum.Write([]byte{1}) //nolint:errcheck // a hash never fails
-			sum.Write(text)      //nolint:errcheck // a hash never fails
+			sum.Write([]byte{1})          //nolint:errcheck // a hash never fails
+			sum.Write(hidden.Bytes(text)) //nolint:errcheck // a hash never fails
 		}
 	}
 	rec.OutHash = hex.EncodeToString(sum.Sum(nil))

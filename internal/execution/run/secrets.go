@@ -11,11 +11,12 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// The values of a request's own environment, and of the sandbox's, are secrets for as long as its exec is
-// known. They are hidden in its output, in whatever form the server keeps it. So are the values that an exec
-// of the same sandbox got by name: it may have left them in a file. The audit log, and people who decide on a
-// run, see all but the latter: the caller chooses its environment, and must not choose what they see. What
-// the program itself writes into files, and what it sends to tools, is its own business.
+// The values that an exec gets by name are secrets. They are hidden in its output, in whatever form the server keeps
+// it, and in that of later execs of the same sandbox: the exec may have left them in a file. With redact_env, the values
+// of the request's own environment and of the sandbox's are hidden there, too. The audit log, and people who decide on
+// a run, see the latter: the caller chooses its environment, and must not choose what they see. The argument env itself
+// is the exception: its values are in no record. What the program itself writes into files, and what it sends to tools,
+// is its own business.
 
 // SecretValues returns values by name for execs that may have them.
 type SecretValues interface {

@@ -63,13 +63,16 @@ func New(values ...string) (*Secrets, error) {
 	return s, nil
 }
 
-// Env is New for the values of environments and for more of them. A path below /mnt/ is where every
-// sandbox has its files: it tells nothing, and hiding it would garble each list of them.
+// IsPath reports whether a value is a path below /mnt/, where every sandbox has its files. It tells nothing, and
+// hiding it would garble each list of them.
+func IsPath(value string) bool { return strings.HasPrefix(value, "/mnt/") }
+
+// Env is New for the values of environments, but for paths, and for more of them.
 func Env(more []string, envs ...map[string]string) (*Secrets, error) {
 	var values []string
 	for _, env := range envs {
 		for _, v := range env {
-			if !strings.HasPrefix(v, "/mnt/") {
+			if !IsPath(v) {
 				values = append(values, v)
 			}
 		}

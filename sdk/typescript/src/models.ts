@@ -104,10 +104,18 @@ export interface Command {
   argv?: string[];
   /** /mnt/user-data/workspace when absent */
   cwd?: string;
-  /** For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log */
+  /**
+   * For this run only. Values of 8 bytes and more are hidden here in the audit log; with redact_env in
+   * output, too
+   */
   env?: Record<string, string>;
   /** Variables by the names of secrets, for this run only; the code has their values */
   env_secrets?: Record<string, string>;
+  /**
+   * Hide values of 8 bytes and more of env, and of the sandbox's env, in output. Those of env_secrets are
+   * always hidden
+   */
+  redact_env?: boolean;
   stdin?: string;
   /** Leave stdin open to write to it later; true with `start` when absent */
   keep_stdin?: boolean;
@@ -134,10 +142,18 @@ export interface Code {
   timeout?: number;
   /** Of stdout; as configured when absent or 0: 10000, unless changed; at most 1000000 */
   max_output_chars?: number;
-  /** For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log */
+  /**
+   * For this run only. Values of 8 bytes and more are hidden here in the audit log; with redact_env in
+   * output, too
+   */
   env?: Record<string, string>;
   /** Variables by the names of secrets, for this run only; the code has their values */
   env_secrets?: Record<string, string>;
+  /**
+   * Hide values of 8 bytes and more of env, and of the sandbox's env, in output. Those of env_secrets are
+   * always hidden
+   */
+  redact_env?: boolean;
   /** Run it in this context, whose language it is in; a fresh interpreter when absent */
   context_id?: string;
   /** What the code does, in a sentence: shown in the list of execs and in the audit log */
@@ -150,10 +166,18 @@ export interface Script {
   script?: string;
   args?: string[];
   stdin?: string;
-  /** For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log */
+  /**
+   * For this run only. Values of 8 bytes and more are hidden here in the audit log; with redact_env in
+   * output, too
+   */
   env?: Record<string, string>;
   /** Variables by the names of secrets, for this run only; the code has their values */
   env_secrets?: Record<string, string>;
+  /**
+   * Hide values of 8 bytes and more of env, and of the sandbox's env, in output. Those of env_secrets are
+   * always hidden
+   */
+  redact_env?: boolean;
   /** 60 when absent or 0; at most 3600 */
   timeout_s?: number;
   /** /mnt/user-data/workspace when absent */

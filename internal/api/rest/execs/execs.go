@@ -32,8 +32,9 @@ type execBody struct {
 	Command        string            `json:"command,omitempty" maxLength:"131071" doc:"Run by a shell; either this or argv"`
 	Argv           []string          `json:"argv,omitempty" maxItems:"1024" doc:"Program and arguments, run without a shell"`
 	Cwd            string            `json:"cwd,omitempty" maxLength:"4096" doc:"/mnt/user-data/workspace when absent"`
-	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden here in the audit log; with redact_env in output, too"`
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
+	RedactEnv      bool              `json:"redact_env,omitempty" doc:"Hide values of 8 bytes and more of env, and of the sandbox's env, in output. Those of env_secrets are always hidden"`
 	Stdin          string            `json:"stdin,omitempty" maxLength:"8388608"`
 	KeepStdin      *bool             `json:"keep_stdin,omitempty" doc:"Leave stdin open for POST …/stdin; true for a background exec when absent"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
@@ -51,7 +52,7 @@ type ptySize struct {
 
 func (b *execBody) command() sandbox.Command {
 	c := sandbox.Command{
-		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, EnvSecrets: b.EnvSecrets, Stdin: b.Stdin, KeepStdin: b.Background, Timeout: route.Seconds(b.TimeoutSeconds),
+		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, EnvSecrets: b.EnvSecrets, RedactEnv: b.RedactEnv, Stdin: b.Stdin, KeepStdin: b.Background, Timeout: route.Seconds(b.TimeoutSeconds),
 		Background: b.Background, MaxOutputBytes: b.MaxOutputBytes, ReportFiles: b.ReportFiles,
 	}
 	if b.KeepStdin != nil {
@@ -70,15 +71,16 @@ type codeBody struct {
 	Description    string            `json:"description,omitempty" maxLength:"500" doc:"What the code does, in a sentence: shown in the list of execs and in the audit log"`
 	Timeout        float64           `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
 	MaxOutputChars int               `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
-	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden here in the audit log; with redact_env in output, too"`
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
+	RedactEnv      bool              `json:"redact_env,omitempty" doc:"Hide values of 8 bytes and more of env, and of the sandbox's env, in output. Those of env_secrets are always hidden"`
 	ContextID      string            `json:"context_id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" doc:"Run it in this context, whose language it is in; a fresh interpreter when absent"`
 }
 
 // code is what is asked for; what is absent follows the tenant's settings.
 func (b *codeBody) code() sandbox.Code {
 	return sandbox.Code{
-		Language: b.Language, Description: b.Description, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: route.Seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars,
+		Language: b.Language, Description: b.Description, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, RedactEnv: b.RedactEnv, Timeout: route.Seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars,
 	}
 }
 
@@ -90,12 +92,13 @@ type skillBody struct {
 	Args           []string          `json:"args,omitempty" maxItems:"1000"`
 	Stdin          string            `json:"stdin,omitempty" maxLength:"8388608"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
-	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output, and here in the audit log"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden here in the audit log; with redact_env in output, too"`
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
+	RedactEnv      bool              `json:"redact_env,omitempty" doc:"Hide values of 8 bytes and more of env, and of the sandbox's env, in output. Those of env_secrets are always hidden"`
 }
 
 func (b *skillBody) run(skill string) sandbox.Script {
-	return sandbox.Script{Skill: skill, Path: b.Script, Module: b.Module, Cwd: b.Cwd, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: route.Seconds(b.TimeoutSeconds)}
+	return sandbox.Script{Skill: skill, Path: b.Script, Module: b.Module, Cwd: b.Cwd, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, RedactEnv: b.RedactEnv, Timeout: route.Seconds(b.TimeoutSeconds)}
 }
 
 // ExecIn names one exec.

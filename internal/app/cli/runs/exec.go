@@ -23,6 +23,7 @@ type execFlags struct {
 	terminal, input, detached, raw bool
 	join, cwd                      string
 	env, secrets                   []string
+	redactEnv                      bool
 }
 
 // NewExec is `skerry exec`.
@@ -48,6 +49,7 @@ func NewExec(api *client.Client) *cobra.Command {
 	cmd.Flags().StringVarP(&f.cwd, "workdir", "w", "", "folder in the sandbox (default: /mnt/user-data/workspace)")
 	cmd.Flags().StringArrayVarP(&f.env, "env", "e", nil, "NAME=VALUE, or NAME with its value here; may be given many times")
 	cmd.Flags().StringArrayVar(&f.secrets, "env-secret", nil, "NAME=SECRET: a variable with the value of a secret of the server; may be given many times")
+	cmd.Flags().BoolVar(&f.redactEnv, "redact-env", false, "hide the values of --env in output, from 8 bytes on")
 	output.RawFlag(cmd, &f.raw)
 	cmd.Flags().StringVar(&f.join, "join", "", "with -t: the id of an exec to join instead")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -63,7 +65,7 @@ func (f *execFlags) command(argv []string) (sdk.Command, error) {
 		return sdk.Command{}, err
 	}
 	secrets, err := variables("--env-secret", f.secrets, false)
-	return sdk.Command{Argv: argv, TimeoutSeconds: float64(f.timeout), Cwd: f.cwd, Env: env, EnvSecrets: secrets}, err
+	return sdk.Command{Argv: argv, TimeoutSeconds: float64(f.timeout), Cwd: f.cwd, Env: env, EnvSecrets: secrets, RedactEnv: f.redactEnv}, err
 }
 
 // variables reads NAME=VALUE. A name alone has the value of the variable here.

@@ -257,12 +257,12 @@ func TestExecFlags(t *testing.T) {
 	t.Setenv("FROM_HERE", "here")
 	h := &house{}
 	var out bytes.Buffer
-	_, err := call(t.Context(), NewExec(serve(t, h)), os.Stdin, &out, "-d", "-w", "/mnt/user-data", "-e", "A=b=c", "-e", "FROM_HERE", "-e", "NOT_THERE", "--env-secret", "TOKEN=github", "t", "--", "env", "-0")
+	_, err := call(t.Context(), NewExec(serve(t, h)), os.Stdin, &out, "-d", "-w", "/mnt/user-data", "-e", "A=b=c", "-e", "FROM_HERE", "-e", "NOT_THERE", "--env-secret", "TOKEN=github", "--redact-env", "t", "--", "env", "-0")
 	if err != nil || out.String() != "e1\n" {
 		t.Fatal(out.String(), err)
 	}
 	asked, _ := json.Marshal(h.asked)
-	const want = `{"argv":["env","-0"],"background":true,"cwd":"/mnt/user-data","env":{"A":"b=c","FROM_HERE":"here"},"env_secrets":{"TOKEN":"github"},"keep_stdin":false,"timeout_s":60}`
+	const want = `{"argv":["env","-0"],"background":true,"cwd":"/mnt/user-data","env":{"A":"b=c","FROM_HERE":"here"},"env_secrets":{"TOKEN":"github"},"keep_stdin":false,"redact_env":true,"timeout_s":60}`
 	if string(asked) != want {
 		t.Errorf("%s", asked)
 	}

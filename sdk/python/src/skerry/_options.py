@@ -19,6 +19,7 @@ class CommandOptions(TypedDict, total=False):
     cwd: str | None
     env: Mapping[str, str] | None
     env_secrets: Mapping[str, str] | None
+    redact_env: bool | None
     stdin: str | None
     timeout_s: float | None
     max_output_bytes: int | None
@@ -37,6 +38,7 @@ class CodeOptions(TypedDict, total=False):
     max_output_chars: int | None
     env: Mapping[str, str] | None
     env_secrets: Mapping[str, str] | None
+    redact_env: bool | None
 
 
 def given(**fields: Any) -> dict[str, Any]:

@@ -306,11 +306,20 @@ class Thread:
         timeout_s: float | None = None,
         env: Mapping[str, str] | None = None,
         env_secrets: Mapping[str, str] | None = None,
+        redact_env: bool | None = None,
         deadline_s: float | None = None,
     ) -> ExecResult:
         """Runs a script of a skill, or a Python module of it: "scripts.report" as python -m does."""
         body = given(
-            script=script, module=module, args=list(args), cwd=cwd, stdin=stdin, timeout_s=timeout_s, env=env, env_secrets=env_secrets
+            script=script,
+            module=module,
+            args=list(args),
+            cwd=cwd,
+            stdin=stdin,
+            timeout_s=timeout_s,
+            env=env,
+            env_secrets=env_secrets,
+            redact_env=redact_env,
         )
         answer = await self._transport.call(
             "POST", self._skill(name) + "/run", body=body, deadline_s=deadline_of(deadline_s, timeout_s, constants.EXEC_TIMEOUT_S)
