@@ -126,8 +126,8 @@ func (b *builder) handler(
 	if t.packs != nil {
 		o.Packs = t.packs
 	}
-	if b.cfg.E2B {
-		adapter := e2b.New(e2b.Options{Service: use, DefaultTemplate: b.cfg.DefaultTemplate, Log: b.log})
+	if b.cfg.E2B.Enabled {
+		adapter := e2b.New(e2b.Options{Service: use, DefaultTemplate: b.cfg.DefaultTemplate, Templates: b.cfg.E2B.Templates, Log: b.log})
 		b.onClose(func() error { adapter.Close(); return nil })
 		o.Adapters = append(o.Adapters, adapter.Routes())
 	}

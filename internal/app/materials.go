@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -100,7 +102,17 @@ func (r *templateReader) read(ctx context.Context) (map[string]instance.Template
 	if _, ok := all[r.cfg.DefaultTemplate]; !ok {
 		return nil, fmt.Errorf("default_template: there is no template %q for the driver %s", r.cfg.DefaultTemplate, caps.Name)
 	}
-	return all, nil
+	return all, checkE2BTemplates(r.cfg.E2B.Templates, all, caps.Name)
+}
+
+// checkE2BTemplates refuses a name that stands for a template that is not there.
+func checkE2BTemplates(names map[string]string, all map[string]instance.Template, driverName string) error {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if _, ok := all[names[name]]; !ok {
+			return fmt.Errorf("e2b_templates: %q stands for the template %q, which is not there for the driver %s", name, names[name], driverName)
+		}
+	}
+	return nil
 }
 
 // imagesOf is where a driver has its images.

@@ -51,8 +51,7 @@ type Config struct {
 	AllowedHosts []string `yaml:"allowed_hosts"`
 	// AllowedOrigins are Origins of pages that may call the API.
 	AllowedOrigins []string `yaml:"allowed_origins"`
-	// E2B answers clients of E2B at the same address: see docs/e2b.md.
-	E2B bool `yaml:"e2b"`
+	E2B            `yaml:",inline"`
 	// Templates is a folder of sandbox templates; empty means the built-in ones.
 	Templates string `yaml:"templates"`
 	// DefaultTemplate is what a thread gets that asks for none.
@@ -316,6 +315,10 @@ func set(f reflect.Value, text string) error {
 		dec.KnownFields(true)
 		if err := dec.Decode(f.Addr().Interface()); err != nil {
 			return errors.New("want YAML such as {name: {mode: always}}, or {name: {execs: 100}}")
+		}
+	case map[string]string:
+		if err := yaml.Unmarshal([]byte(text), f.Addr().Interface()); err != nil {
+			return errors.New("want YAML such as {name: other}")
 		}
 	case []OIDCIssuer:
 		dec := yaml.NewDecoder(strings.NewReader(text))

@@ -50,6 +50,9 @@ func TestEveryFieldHasItsVariable(t *testing.T) {
 		if _, issuers := was.([]OIDCIssuer); issuers {
 			sample = "[{issuer: x}]"
 		}
+		if _, names := was.(map[string]string); names {
+			sample = "{x: y}"
+		}
 		if strings.HasPrefix(key, "limits.") && reflect.TypeOf(was).Kind() == reflect.Map {
 			sample = own
 		}

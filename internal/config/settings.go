@@ -29,6 +29,7 @@ var sections = []Section{
 		{"tls.key", "File with the key of the certificate.", ""},
 		{"tls.client_ca", "File with the authorities of clients' certificates. Without it, clients need no certificate.", ""},
 		{"e2b", "Serves the API of E2B at the same address: see [E2B](e2b.md).", ""},
+		{"e2b_templates", "Templates of this server by the names that clients of E2B ask for: `{my-agent: office}`. `base` is `default_template`, and `code-interpreter-v1` is `data`, unless named here.", ""},
 		{"deerflow.enabled", "Serves DeerFlow's sandbox provisioner at `/deerflow`: see [DeerFlow](deerflow.md).", ""},
 		{"deerflow.url", "`http(s)://host[:port]` where DeerFlow reaches this server.", "the address that DeerFlow called"},
 		{"log_level", "`debug`, `info`, `warn` or `error`.", ""},

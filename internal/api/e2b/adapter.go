@@ -31,9 +31,10 @@ const maxBodyBytes = 32 << 20
 // Options are the use cases behind the adapter.
 type Options struct {
 	service.Service
-	// DefaultTemplate is what E2B's own templates stand for here.
 	DefaultTemplate string
-	Log             *slog.Logger
+	// Templates are templates of this server, by the names that clients ask for.
+	Templates map[string]string
+	Log       *slog.Logger
 }
 
 // Adapter is E2B's API. Close ends what waits in it.
@@ -46,7 +47,9 @@ type Adapter struct {
 
 // New makes the adapter.
 func New(o Options) *Adapter {
-	return &Adapter{o: o, known: newKnown(o.Service, o.Log), watchers: newWatchers()}
+	a := &Adapter{o: o, watchers: newWatchers()}
+	a.known = newKnown(o.Service, o.Log, &a.locks)
+	return a
 }
 
 // Close forgets when sandboxes end: the server that serves them next finds it in their labels.
@@ -100,6 +103,8 @@ func (b *routes) control() {
 		b.add(rest.AdapterRoute{Method: http.MethodGet, Path: version + "/sandboxes"}, control{b.a}.list)
 		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + one + "/connect", Server: route.Holder}, control{b.a}.connect)
 	}
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/templates"}, templates{b.a}.list)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/templates/*rest"}, templates{b.a}.alias)
 	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one, Server: route.Owner}, control{b.a}.get)
 	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Server: route.Holder}, control{b.a}.kill)
 	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Server: route.Holder}, control{b.a}.timeout)
@@ -189,7 +194,10 @@ func (b *routes) refused() {
 	refuse("logs", http.MethodGet, "/sandboxes/:thread/logs", "/v2/sandboxes/:thread/logs")
 	refuse("StreamInput", http.MethodPost, "/process.Process/StreamInput")
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		for what, root := range map[string]string{"templates": "/templates", "volumes": "/volumes", "secrets": "/secrets", "teams": "/teams", "API keys": "/api-keys"} {
+		if method != http.MethodGet {
+			refuse("templates", method, "/templates", "/templates/*rest")
+		}
+		for what, root := range map[string]string{"volumes": "/volumes", "secrets": "/secrets", "teams": "/teams", "API keys": "/api-keys"} {
 			refuse(what, method, root, root+"/*rest")
 		}
 		refuse("templates", method, "/v2/templates", "/v2/templates/*rest", "/v3/templates", "/v3/templates/*rest")

@@ -8,9 +8,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,11 +24,7 @@ const (
 	// defaultTimeout and maxTimeout bound the life of a sandbox; both are those of E2B's second API.
 	defaultTimeout = 5 * time.Minute
 	maxTimeout     = 24 * time.Hour
-	maxList        = 100
 )
-
-// builtIn are E2B's own templates, which SDKs name when their caller names none.
-var builtIn = []string{"", "base", "code-interpreter-v1"}
 
 type createBody struct {
 	Template    string            `json:"templateID"`
@@ -50,7 +44,7 @@ type createBody struct {
 func (b *createBody) check() error {
 	given := func(v json.RawMessage) bool { return len(v) > 0 && string(v) != "null" && string(v) != "{}" }
 	switch {
-	case given(b.Network):
+	case given(b.Network) && !closed(b.Network):
 		return notSupported("network")
 	case given(b.MCP):
 		return notSupported("mcp")
@@ -67,6 +61,12 @@ func (b *createBody) check() error {
 		}
 	}
 	return sandbox.CheckLabels(b.Metadata)
+}
+
+// closed reports whether a network is only asked to take no traffic from outside, which no sandbox here does.
+func closed(network json.RawMessage) bool {
+	var n map[string]any
+	return json.Unmarshal(network, &n) == nil && len(n) == 1 && n["allowPublicTraffic"] == false
 }
 
 // lifetime is the end of a sandbox that has so many seconds.
@@ -179,12 +179,9 @@ func (a control) repeated(ctx context.Context, q request, fingerprint string) (s
 
 // begin starts the sandbox, and writes down when it ends.
 func (a control) begin(ctx context.Context, q request, b *createBody, end time.Time) (sandbox.ThreadView, error) {
-	template := b.Template
-	if slices.Contains(builtIn, template) {
-		template = a.o.DefaultTemplate
-	}
-	if !slices.ContainsFunc(a.o.Sandboxes.Templates(), func(t sandbox.Template) bool { return t.Name == template }) {
-		return sandbox.ThreadView{}, sandbox.Errorf(sandbox.NotFound, "template %.200q not found; GET /api/templates lists them", template)
+	t, err := templates{a.Adapter}.named(b.Template)
+	if err != nil {
+		return sandbox.ThreadView{}, err
 	}
 	labels := map[string]string{}
 	maps.Copy(labels, b.Metadata)
@@ -192,7 +189,7 @@ func (a control) begin(ctx context.Context, q request, b *createBody, end time.T
 	if b.AutoPause {
 		labels[labelPauses] = "1"
 	}
-	info, err := a.o.Sandboxes.Acquire(ctx, q.caller, q.thread, sandbox.AcquireOptions{Template: template, Labels: labels, Env: b.Env, Wait: startTime})
+	info, err := a.o.Sandboxes.Acquire(ctx, q.caller, q.thread, sandbox.AcquireOptions{Template: t.Name, Labels: labels, Env: b.Env, Wait: startTime})
 	if err == nil && info.State == sandbox.Starting {
 		err = sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox did not start within %s", startTime)
 	}
@@ -310,7 +307,7 @@ func (a control) get(w http.ResponseWriter, r *http.Request, q request) error {
 
 func (a control) kill(w http.ResponseWriter, r *http.Request, q request) error {
 	// A change of labels that found the sandbox before would make its thread anew.
-	unlock, err := a.locks.Lock(r.Context(), "labels "+threadOf(q).String())
+	unlock, err := a.locks.Lock(r.Context(), labelLock(threadOf(q)))
 	if err != nil {
 		return err
 	}
@@ -318,7 +315,7 @@ func (a control) kill(w http.ResponseWriter, r *http.Request, q request) error {
 	if _, err := a.found(r.Context(), q); err != nil {
 		return err
 	}
-	if err := a.o.Threads.DeleteThread(r.Context(), q.caller, q.thread); err != nil {
+	if err := a.known.delete(r.Context(), q); err != nil {
 		return err
 	}
 	a.known.forget(threadOf(q))
@@ -376,18 +373,19 @@ func (a control) wake(w http.ResponseWriter, r *http.Request, q request, onlyPau
 	if err != nil {
 		return err
 	}
+	// A pause at the sandbox's former end comes before this, or finds the new one.
+	unlock, err := a.locks.Lock(r.Context(), labelLock(threadOf(q)))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	v, err := a.found(r.Context(), q)
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
-	if state(v) == statePaused {
+	status, paused := http.StatusOK, state(v) == statePaused
+	if paused {
 		status = http.StatusCreated
-		if v.Sandbox != nil && (v.Sandbox.State == sandbox.Paused || v.Sandbox.State == sandbox.Hibernated) {
-			if _, err := a.o.Sandboxes.Resume(r.Context(), q.caller, q.thread); err != nil {
-				return err
-			}
-		}
 	} else {
 		if onlyPaused {
 			return sandbox.Errorf(sandbox.Conflict, "sandbox %s runs already", q.thread)
@@ -396,9 +394,17 @@ func (a control) wake(w http.ResponseWriter, r *http.Request, q request, onlyPau
 			end = before
 		}
 	}
-	v, err = a.relabel(r.Context(), q, map[string]string{labelEnds: end.Format(time.RFC3339Nano)})
+	v, err = a.relabelLocked(r.Context(), q, map[string]string{labelEnds: end.Format(time.RFC3339Nano)})
 	if err != nil {
 		return asNotFound(q, err)
+	}
+	if state(v) == statePaused { // it runs only now, with its new end
+		info, err := a.o.Sandboxes.Resume(r.Context(), q.caller, q.thread)
+		if err != nil {
+			return err
+		}
+		v.Sandbox = &info
+		a.known.note(q, v)
 	}
 	writeJSON(w, status, sandboxOf(r, v))
 	return nil
@@ -432,76 +438,6 @@ func (a control) pause(w http.ResponseWriter, r *http.Request, q request) error 
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-// listQuery is what a list is asked for.
-type listQuery struct {
-	filter sandbox.ThreadFilter
-	states []string // none: all
-}
-
-func (a control) list(w http.ResponseWriter, r *http.Request, q request) error {
-	lq, err := parseList(r.URL.Query())
-	if err != nil {
-		return err
-	}
-	items, next, err := a.o.Threads.Threads(r.Context(), q.caller, lq.filter)
-	if err != nil {
-		return err
-	}
-	out := []sandboxView{}
-	for _, v := range items {
-		if over(v) {
-			go a.known.end(request{q.caller, v.ID})
-			continue
-		}
-		if s := a.describe(v); len(lq.states) == 0 || slices.Contains(lq.states, s.State) {
-			out = append(out, s)
-		}
-	}
-	if next != "" {
-		w.Header().Set("X-Next-Token", next)
-	}
-	writeJSON(w, http.StatusOK, out)
-	return nil
-}
-
-// parseList reads the query of a list. metadata is a query within it, whose names and values are escaped once more.
-func parseList(v url.Values) (listQuery, error) {
-	q := listQuery{filter: sandbox.ThreadFilter{Labels: map[string]string{labelMade: "1"}, Limit: maxList, Cursor: v.Get("nextToken")}}
-	for _, name := range []string{"order", "startedAfter", "template"} {
-		if v.Get(name) != "" {
-			return q, notSupported("list by " + name)
-		}
-	}
-	if text := v.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxList {
-			return q, sandbox.Errorf(sandbox.Invalid, "limit: want 1 to %d", maxList)
-		}
-		q.filter.Limit = n
-	}
-	for _, list := range v["state"] {
-		for name := range strings.SplitSeq(list, ",") {
-			if name != stateRunning && name != statePaused {
-				return q, sandbox.Errorf(sandbox.Invalid, "state: want running or paused")
-			}
-			q.states = append(q.states, name)
-		}
-	}
-	pairs, err := url.ParseQuery(v.Get("metadata"))
-	if err != nil {
-		return q, sandbox.Errorf(sandbox.Invalid, "metadata: want name=value&name=value, escaped")
-	}
-	for name, values := range pairs {
-		name, err1 := url.QueryUnescape(name)
-		value, err2 := url.QueryUnescape(values[0])
-		if err1 != nil || err2 != nil || strings.HasPrefix(name, labelPrefix) {
-			return q, sandbox.Errorf(sandbox.Invalid, "metadata: want name=value&name=value, escaped")
-		}
-		q.filter.Labels[name] = value
-	}
-	return q, sandbox.CheckLabels(q.filter.Labels)
 }
 
 // health says whether a sandbox runs: 502 when it does not.

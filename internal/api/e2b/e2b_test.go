@@ -38,7 +38,7 @@ func create(t *testing.T, url, body string) string {
 // TestSandboxes: a sandbox is a thread that was made here, from its creation to its end.
 func TestSandboxes(t *testing.T) {
 	h, srv := start(t)
-	id := create(t, srv.URL, `{"templateID":"code-interpreter-v1","timeout":60,"metadata":{"a b":"1&2"}}`)
+	id := create(t, srv.URL, `{"templateID":"code-interpreter-v1","timeout":60,"metadata":{"a b":"1&2"},"network":{"allowPublicTraffic":false}}`)
 	one := srv.URL + "/sandboxes/" + id
 	expect := func(method, url, body string, status int, text string) {
 		t.Helper()
@@ -46,7 +46,7 @@ func TestSandboxes(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d with %q", method, url, got, answer, status, text)
 		}
 	}
-	if h.threads[id].Sandbox.Template != "base" {
+	if h.threads[id].Sandbox.Template != "data" {
 		t.Errorf("made of %q", h.threads[id].Sandbox.Template)
 	}
 	expect("GET", one, "", 200, `"metadata":{"a b":"1\u00262"}`)
@@ -138,16 +138,16 @@ func TestRefused(t *testing.T) {
 		{"PUT " + one + "/network", "", "network rules"},
 		{"GET " + one + "/metrics", "", "metrics"},
 		{"GET /v2" + one + "/logs", "", "logs"},
-		{"GET /templates", "", "templates"},
+		{"GET /templates/x/builds/y/status", "", "templates"},
 		{"POST /v3/templates", "", "templates"},
 		{"PATCH /v2/templates/x/y", "", "templates"},
 		{"POST /volumes", "", "volumes"},
 		{"DELETE /secrets/x", "", "secrets"},
 		{"POST /sandboxes", `{"network":{"denyOut":["1.1.1.1"]}}`, "network"},
+		{"POST /sandboxes", `{"network":{"allowPublicTraffic":false,"denyOut":[]}}`, "network"},
 		{"POST /sandboxes", `{"mcp":{"x":{}}}`, "mcp"},
 		{"POST /sandboxes", `{"iam":{"tokens":{"x":1}}}`, "iam"},
 		{"POST /sandboxes", `{"volumeMounts":[{}]}`, "volumeMounts"},
-		{"GET /v2/sandboxes?order=asc", "", "list by order"},
 		{"GET /files?path=a&signature=v1_x", "", "signed URLs"},
 		{"GET /files?path=a&username=root", "", "user root"},
 		{"POST /execute", `{"code":"1","language":"r"}`, `language "r"`},

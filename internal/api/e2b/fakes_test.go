@@ -25,17 +25,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
 
 // house is all use cases, as fakes.
 type house struct {
-	mu       sync.Mutex
-	threads  map[string]sandbox.ThreadView
-	deleted  []string
-	dir      string
-	cmd      sandbox.Command
-	code     sandbox.Code
-	events   []sandbox.Event
-	list     []sandbox.ExecInfo
-	did      []string
-	contexts []sandbox.CodeContext
-	acquire  func() error // comes before a sandbox starts, when it is set
+	mu           sync.Mutex
+	threads      map[string]sandbox.ThreadView
+	deleted      []string
+	dir          string
+	cmd          sandbox.Command
+	code         sandbox.Code
+	events       []sandbox.Event
+	list         []sandbox.ExecInfo
+	did          []string
+	contexts     []sandbox.CodeContext
+	lacksData    bool
+	slow         time.Duration // of a pause
+	runs         chan struct{} // closed at the end of the run that goes on; nil: what runs has ended
+	stubborn     bool          // an interrupt does not end the run
+	beforeEvents func()
+	acquire      func() error // comes before a sandbox starts, when it is set
 }
 
 var me = sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "u"}, Role: sandbox.RoleAgent}
@@ -108,6 +113,7 @@ func (h *house) set(id string, s sandbox.State) (sandbox.Info, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.threads[id]
+	time.Sleep(h.slow)
 	if s == sandbox.Paused && len(h.list) > 0 {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "execs run")
 	}
@@ -131,7 +137,11 @@ func (h *house) Hibernate(_ context.Context, _ sandbox.Caller, id string, _ bool
 }
 
 func (h *house) Templates() []sandbox.Template {
-	return []sandbox.Template{{Name: "base", Limits: sandbox.Limits{MemoryBytes: 1 << 30, CPUMillis: 2000, DiskBytes: 2 << 30}}}
+	all := []sandbox.Template{{Name: "base", Limits: sandbox.Limits{MemoryBytes: 1 << 30, CPUMillis: 2000, DiskBytes: 2 << 30}}, {Name: "data"}}
+	if h.lacksData {
+		all = all[:1]
+	}
+	return all
 }
 
 func (h *house) RunCommand(_ context.Context, _ sandbox.Caller, _ string, cmd sandbox.Command) (string, error) {
@@ -157,7 +167,21 @@ func (h *house) Execs(_ context.Context, _ sandbox.Caller, id string) ([]sandbox
 	return h.list, nil
 }
 
-func (h *house) Events(_ context.Context, _ sandbox.Caller, _, _ string, _ uint64, emit func(sandbox.Event) error) error {
+func (h *house) Events(ctx context.Context, _ sandbox.Caller, _, _ string, _ uint64, emit func(sandbox.Event) error) error {
+	h.mu.Lock()
+	runs := h.runs
+	h.mu.Unlock()
+	if runs != nil {
+		select {
+		case <-runs:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return emit(sandbox.Event{N: 1, Type: sandbox.EventExit, Result: &sandbox.Result{Status: sandbox.StatusExited}})
+	}
+	if h.beforeEvents != nil {
+		h.beforeEvents()
+	}
 	for _, ev := range h.events {
 		if err := emit(ev); err != nil {
 			return err
@@ -185,7 +209,17 @@ func (h *house) Signal(_ context.Context, _ sandbox.Caller, _, id, signal string
 }
 
 func (h *house) Kill(_ context.Context, _ sandbox.Caller, _, id string) error {
+	h.end()
 	return h.act("kill " + id)
+}
+
+// end ends the run that goes on.
+func (h *house) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.runs != nil {
+		close(h.runs)
+	}
 }
 
 func (h *house) JoinTerminal(_ context.Context, _ sandbox.Caller, _, id string) error {
@@ -346,14 +380,23 @@ func (h *house) RunScript(context.Context, sandbox.Caller, string, sandbox.Scrip
 	return "", errNotAsked
 }
 
-func (h *house) Wait(context.Context, sandbox.Caller, string, string) (sandbox.Result, error) {
-	return sandbox.Result{}, errNotAsked
+func (h *house) Wait(ctx context.Context, _ sandbox.Caller, _, _ string) (sandbox.Result, error) {
+	select {
+	case <-h.runs:
+		return sandbox.Result{Status: sandbox.StatusKilled}, nil
+	case <-ctx.Done():
+		return sandbox.Result{}, ctx.Err()
+	}
 }
 
 func (h *house) Exec(context.Context, sandbox.Caller, string, string) (sandbox.Result, error) {
 	return sandbox.Result{}, errNotAsked
 }
 
-func (h *house) InterruptContext(context.Context, sandbox.Caller, string, string) (sandbox.CodeContext, error) {
-	return sandbox.CodeContext{}, errNotAsked
+func (h *house) InterruptContext(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error) {
+	_ = h.act("interrupt " + id)
+	if !h.stubborn {
+		h.end()
+	}
+	return h.Context(ctx, c, thread, id)
 }

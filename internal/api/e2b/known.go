@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/keylock"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
@@ -37,10 +38,12 @@ type knownSandboxes struct {
 	sandboxes service.Sandboxes
 	execs     service.Execs
 	log       *slog.Logger
+	locks     *keylock.Locks[string] // those of the adapter
 
 	mu     sync.Mutex
 	by     map[sandbox.Thread]*known
 	busy   map[sandbox.Thread]bool // they are being ended
+	dying  map[sandbox.Thread]int  // they are being deleted: how often
 	closed bool
 	ending sync.WaitGroup
 }
@@ -49,10 +52,14 @@ type known struct {
 	view  sandbox.ThreadView
 	seen  time.Time
 	clock *time.Timer
+	due   time.Time // when clock rings; zero: it is stopped
 }
 
-func newKnown(o service.Service, log *slog.Logger) *knownSandboxes {
-	return &knownSandboxes{threads: o.Threads, sandboxes: o.Sandboxes, execs: o.Execs, log: log, by: map[sandbox.Thread]*known{}, busy: map[sandbox.Thread]bool{}}
+// labelLock is the lock of all that reads labels of a sandbox and writes them, or depends on that nobody else does.
+func labelLock(t sandbox.Thread) string { return "labels " + t.String() }
+
+func newKnown(o service.Service, log *slog.Logger, locks *keylock.Locks[string]) *knownSandboxes {
+	return &knownSandboxes{threads: o.Threads, sandboxes: o.Sandboxes, execs: o.Execs, log: log, locks: locks, by: map[sandbox.Thread]*known{}, busy: map[sandbox.Thread]bool{}, dying: map[sandbox.Thread]int{}}
 }
 
 func (k *knownSandboxes) close() {
@@ -82,8 +89,11 @@ func ends(labels map[string]string) time.Time {
 func (k *knownSandboxes) find(ctx context.Context, q request, fresh bool) (sandbox.ThreadView, error) {
 	t := threadOf(q)
 	k.mu.Lock()
-	s := k.by[t]
+	s, dying := k.by[t], k.dying[t] > 0
 	k.mu.Unlock()
+	if dying {
+		return sandbox.ThreadView{}, errNoSandbox
+	}
 	if s != nil && !fresh && time.Since(s.seen) < believed && !over(s.view) {
 		// It may have been deleted otherwise, and a command would make the thread anew. This is known without a round trip.
 		if _, err := k.execs.Execs(ctx, q.caller, q.thread); sandbox.KindOf(err) != sandbox.NotFound {
@@ -110,6 +120,14 @@ func over(v sandbox.ThreadView) bool {
 	return v.Labels[labelPauses] == "" && time.Now().After(ends(v.Labels))
 }
 
+// due returns when something is to be done at the end of a sandbox: zero for one that is to be paused, and is.
+func due(v sandbox.ThreadView) time.Time {
+	if v.Labels[labelPauses] != "" && state(v) == statePaused {
+		return time.Time{}
+	}
+	return ends(v.Labels)
+}
+
 // note remembers a sandbox as it is, and sets its clock.
 func (k *knownSandboxes) note(q request, view sandbox.ThreadView) {
 	k.mu.Lock()
@@ -119,10 +137,18 @@ func (k *knownSandboxes) note(q request, view sandbox.ThreadView) {
 	}
 	s := k.by[threadOf(q)]
 	if s == nil {
-		s = &known{clock: time.AfterFunc(time.Until(ends(view.Labels)), func() { k.end(q) })}
+		s = &known{clock: time.AfterFunc(time.Hour, func() { k.end(q) })}
+		s.clock.Stop()
 		k.by[threadOf(q)] = s
-	} else if !ends(s.view.Labels).Equal(ends(view.Labels)) {
-		s.clock.Reset(time.Until(ends(view.Labels)))
+	}
+	switch at := due(view); {
+	case at.Equal(s.due):
+	case at.IsZero():
+		s.clock.Stop()
+		s.due = at
+	default:
+		s.clock.Reset(time.Until(at))
+		s.due = at
 	}
 	s.view, s.seen = view, time.Now()
 }
@@ -164,11 +190,12 @@ func (k *knownSandboxes) end(q request) {
 		k.note(q, view)
 		return
 	case view.Labels[labelPauses] != "":
-		if state(view) != statePaused {
-			_, err = k.sandboxes.Pause(ctx, q.caller, q.thread)
+		var later bool
+		if later, err = k.pauseAtEnd(ctx, q); later {
+			return
 		}
 	default:
-		err = k.threads.DeleteThread(ctx, q.caller, q.thread)
+		err = k.delete(ctx, q)
 	}
 	if kind := sandbox.KindOf(err); err == nil || kind == sandbox.NotFound || err == errNoSandbox { //nolint:errorlint // it is that very value
 		k.forget(t)
@@ -182,13 +209,54 @@ func (k *knownSandboxes) end(q request) {
 	}
 }
 
+// delete deletes a sandbox, which is not there from now on: what runs in it ends before its thread does, and clients
+// ask then whether it is there.
+func (k *knownSandboxes) delete(ctx context.Context, q request) error {
+	t := threadOf(q)
+	count := func(n int) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.dying[t] += n; k.dying[t] == 0 {
+			delete(k.dying, t)
+		}
+	}
+	count(1)
+	defer count(-1)
+	return k.threads.DeleteThread(ctx, q.caller, q.thread)
+}
+
+// pauseAtEnd pauses a sandbox whose time is over. later: a client gave it more time meanwhile.
+func (k *knownSandboxes) pauseAtEnd(ctx context.Context, q request) (later bool, err error) {
+	unlock, err := k.locks.Lock(ctx, labelLock(threadOf(q)))
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	view, err := k.threads.Thread(ctx, q.caller, q.thread)
+	switch {
+	case err != nil:
+		return false, err
+	case time.Now().Before(ends(view.Labels)):
+		k.note(q, view)
+		return true, nil
+	case state(view) != statePaused:
+		_, err = k.sandboxes.Pause(ctx, q.caller, q.thread)
+	}
+	return false, err
+}
+
 // relabel changes labels of a sandbox that runs, or starts it: labels go with a sandbox that is asked for.
 func (a *Adapter) relabel(ctx context.Context, q request, change map[string]string) (sandbox.ThreadView, error) {
-	unlock, err := a.locks.Lock(ctx, "labels "+threadOf(q).String())
+	unlock, err := a.locks.Lock(ctx, labelLock(threadOf(q)))
 	if err != nil {
 		return sandbox.ThreadView{}, err
 	}
 	defer unlock()
+	return a.relabelLocked(ctx, q, change)
+}
+
+// relabelLocked is relabel for a caller that has the lock of the labels.
+func (a *Adapter) relabelLocked(ctx context.Context, q request, change map[string]string) (sandbox.ThreadView, error) {
 	view, err := a.known.find(ctx, q, true)
 	if err != nil {
 		return view, err

@@ -103,6 +103,7 @@ func FuzzCredential(f *testing.F) {
 // FuzzList: no query makes a filter beyond what was made here.
 func FuzzList(f *testing.F) {
 	f.Add("metadata=a%3Db&state=running&limit=3")
+	f.Add("order=asc&startedAfter=2026-01-02T15:04:05Z&template=base&nextToken=eA")
 	f.Fuzz(func(t *testing.T, query string) {
 		v, err := url.ParseQuery(query)
 		if err != nil {
@@ -112,7 +113,7 @@ func FuzzList(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if q.filter.Labels[labelMade] != "1" || q.filter.Limit < 1 || q.filter.Limit > maxList || sandbox.CheckLabels(q.filter.Labels) != nil {
+		if q.labels[labelMade] != "1" || q.limit < 1 || q.limit > maxList || sandbox.CheckLabels(q.labels) != nil {
 			t.Errorf("%q: %+v", query, q)
 		}
 	})
