@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from e2b import AsyncSandbox, CommandExitException, NotFoundException, PtySize, SandboxException, SandboxQuery, TimeoutException
+from e2b import AsyncSandbox, CommandExitException, NotFoundException, PtySize, SandboxException, SandboxQuery, SandboxState, Template, TimeoutException
 from e2b import Sandbox as Plain
 from e2b_code_interpreter import Sandbox
 
@@ -77,6 +77,48 @@ class SDK(unittest.TestCase):
         self.assertEqual(again.run_code("x + 1").text, "42")
         self.assertEqual(again.files.read("before"), "1")
 
+    def test_pause_at_end(self):
+        """connect() finds a sandbox that was paused at its end, and it stays up."""
+        box = Sandbox.create(timeout=2, lifecycle={"on_timeout": "pause"})
+        self.addCleanup(box.kill)
+        for _ in range(3):
+            within(60, lambda: not box.is_running())
+            self.assertEqual(Sandbox.connect(box.sandbox_id, timeout=300).commands.run("echo up").stdout, "up\n")
+            time.sleep(1)
+            self.assertTrue(box.is_running())
+            box.set_timeout(1)
+
+    def test_killed(self):
+        """What runs in a sandbox that is killed ends with the SDK's TimeoutException."""
+        for run in (lambda box: box.run_code("import time; time.sleep(100)"), lambda box: box.commands.run("sleep 100")):
+            box = Sandbox.create(timeout=300)
+            killer = threading.Timer(2, box.kill)
+            killer.start()
+            with self.assertRaises(TimeoutException):
+                run(box)
+            killer.join()
+
+    def test_list(self):
+        boxes = [Plain.create(timeout=300, metadata={"list": MINE}, network={"allow_public_traffic": False}) for _ in range(3)]
+        for box in boxes:
+            self.addCleanup(box.kill)
+        found, pages = [], Plain.list(query=SandboxQuery(metadata={"list": MINE}), limit=2)
+        while pages.has_next:
+            found += [s.sandbox_id for s in pages.next_items()]
+        self.assertEqual(found, [box.sandbox_id for box in reversed(boxes)])
+        boxes[0].pause()
+        states = [SandboxQuery(metadata={"list": MINE}, state=[state]) for state in (SandboxState.PAUSED, SandboxState.RUNNING)]
+        self.assertEqual([len(Plain.list(query=query).next_items()) for query in states], [1, 2])
+
+    def test_templates(self):
+        self.assertTrue(Template.exists("code-interpreter-v1"))
+        self.assertTrue(Template.exists("base"))
+        self.assertFalse(Template.exists("no-such-template"))
+
+    def test_env(self):
+        """Values of the environment are in output as the program prints them."""
+        self.assertEqual(self.box.commands.run("echo $LONG", envs={"LONG": "no-secret-at-all"}).stdout, "no-secret-at-all\n")
+
     def test_commands(self):
         run = self.box.commands.run
         got = run("echo $GREETING $HERE; pwd; echo oops >&2", envs={"HERE": "you"})
@@ -118,6 +160,13 @@ class SDK(unittest.TestCase):
         self.assertEqual(files.rename("f/a.txt", "f/c.txt").path, "/mnt/user-data/workspace/f/c.txt")
         files.remove("f")
         self.assertFalse(files.exists("f"))
+        files.remove("f")
+        files.write("d/t.txt", "four")
+        self.box.commands.run("ln -s t.txt d/l.txt && ln -s ../d d/self")
+        self.assertEqual(files.get_info("d/l.txt").symlink_target, "/mnt/user-data/workspace/d/t.txt")
+        shown = {e.name: (e.type.value, e.size, e.symlink_target) for e in files.list("d")}
+        top = "/mnt/user-data/workspace/d"
+        self.assertEqual(shown, {"t.txt": ("file", 4, None), "l.txt": ("file", 4, top + "/t.txt"), "self": ("dir", 4096, top)})
         with self.assertRaises(NotFoundException):
             files.read("f/a.txt")
         written = files.write_files([{"path": "m/1", "data": "one"}, {"path": "m/2", "data": b"two"}])
@@ -207,6 +256,20 @@ class SDK(unittest.TestCase):
         self.assertEqual(self.box.run_code("v", context=one).error.name, "NameError")
         self.box.remove_code_context(one)
         self.assertNotIn(one.id, [c.id for c in self.box.list_code_contexts()])
+
+    def test_code_timeout(self):
+        """A client that leaves at its timeout leaves nothing behind: the next run finds the variables."""
+        box = Sandbox.create(timeout=300)
+        self.addCleanup(box.kill)
+        box.run_code("x = 41")
+        with self.assertRaises(TimeoutException):
+            box.run_code("import time\nwhile True: time.sleep(0.1)", timeout=2)
+        began = time.monotonic()
+        self.assertEqual(box.run_code("x + 1").text, "42")
+        self.assertLess(time.monotonic() - began, 30)
+        with self.assertRaises(TimeoutException):
+            box.run_code("import time\nwhile True:\n  try: time.sleep(0.1)\n  except KeyboardInterrupt: pass", timeout=2)
+        self.assertEqual(box.run_code("6 * 7").text, "42")
 
     def test_refused(self):
         with self.assertRaisesRegex(SandboxException, "not supported: snapshots"):

@@ -132,6 +132,25 @@ test("code", async () => {
   await assert.rejects(box.runCode("1", { language: "r" }), /501/);
 });
 
+test("killed", async () => {
+  for (const run of [(b) => b.runCode("import time; time.sleep(100)"), (b) => b.commands.run("sleep 100")]) {
+    const one = await Sandbox.create({ timeoutMs: 300_000 });
+    setTimeout(() => void one.kill(), 2000);
+    await assert.rejects(run(one), TimeoutError);
+  }
+});
+
+test("code timeout", async () => {
+  const one = await Sandbox.create({ timeoutMs: 300_000 });
+  try {
+    await one.runCode("x = 41");
+    await assert.rejects(one.runCode("import time\nwhile True: time.sleep(0.1)", { timeoutMs: 2000 }), TimeoutError);
+    assert.equal((await one.runCode("x + 1")).text, "42");
+  } finally {
+    await one.kill();
+  }
+});
+
 test("contexts", async () => {
   const one = await box.createCodeContext({ language: "python" });
   await box.runCode("v = 'one'", { context: one });

@@ -27,6 +27,9 @@ type executeBody struct {
 	Env       map[string]string `json:"env_vars"`
 }
 
+// defaultID is the name of the context of code in Python that names none, as E2B's interpreter has it.
+const defaultID = "default"
+
 // contextLanguages are the languages that keep their variables; bash runs afresh each time.
 var contextLanguages = map[string]bool{"python": true, "javascript": true, "typescript": true}
 
@@ -70,6 +73,10 @@ func (a interpreter) execute(w http.ResponseWriter, r *http.Request, q request) 
 		code.Text = "\n" // E2B runs nothing without a word
 	}
 	switch {
+	case b.ContextID == defaultID:
+		if code.ContextID, err = a.defaultContext(ctx, q, "python"); err != nil {
+			return err
+		}
 	case b.ContextID != "":
 		cc, err := a.o.Contexts.Context(ctx, q.caller, q.thread, b.ContextID)
 		if err != nil {
@@ -128,19 +135,61 @@ func (a interpreter) defaultContext(ctx context.Context, q request, lang string)
 	return cc.ContextID, err
 }
 
+const (
+	// abandonTime bounds the end of a run whose client is gone, of which the interrupt has most: code may take it and go on.
+	abandonTime   = 20 * time.Second
+	interruptTime = 5 * time.Second
+)
+
+// abandon ends a run whose client is gone, and returns when it has ended: the next run of its context waits for that. An
+// interrupt keeps the variables of the context. Code that goes on is killed, and its context is empty then.
+func (a interpreter) abandon(q request, id, contextID string) {
+	ctx, cancel := context.WithTimeout(context.Background(), abandonTime)
+	defer cancel()
+	if contextID != "" {
+		short, stop := context.WithTimeout(ctx, interruptTime)
+		defer stop()
+		if _, err := a.o.Contexts.InterruptContext(short, q.caller, q.thread, contextID); err == nil {
+			if _, err = a.o.Execs.Wait(short, q.caller, q.thread, id); err == nil {
+				return
+			}
+		}
+	}
+	err := a.o.Execs.Kill(ctx, q.caller, q.thread, id)
+	if err == nil {
+		_, err = a.o.Execs.Wait(ctx, q.caller, q.thread, id)
+	}
+	if err == nil && contextID != "" {
+		_, err = a.o.Contexts.RestartContext(ctx, q.caller, q.thread, contextID)
+	}
+	if kind := sandbox.KindOf(err); err != nil && kind != sandbox.NotFound && kind != sandbox.SandboxLost {
+		a.o.Log.Warn("code whose client of E2B is gone was not ended", "thread", threadOf(q).String(), "exec", id, "error", err)
+	}
+}
+
 // lines writes what comes of a run, each thing on a line.
 type lines struct {
-	mu sync.Mutex
-	w  http.ResponseWriter
+	mu   sync.Mutex
+	w    http.ResponseWriter
+	gone bool // the client
+}
+
+// left reports whether the client is gone.
+func (l *lines) left() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gone
 }
 
 func (l *lines) say(v map[string]any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := json.NewEncoder(l.w).Encode(v); err != nil {
-		return err
+	err := json.NewEncoder(l.w).Encode(v)
+	if err == nil {
+		err = http.NewResponseController(l.w).Flush()
 	}
-	return http.NewResponseController(l.w).Flush()
+	l.gone = l.gone || err != nil
+	return err
 }
 
 // tell follows a run to its end. From here on the answer is under way, so that an error is one of the lines.
@@ -166,10 +215,15 @@ func (a interpreter) tell(ctx context.Context, w http.ResponseWriter, q request,
 	if err == nil && res == nil {
 		err = errors.New("an exec without an end")
 	}
+	if res == nil && (ctx.Err() != nil || out.left()) {
+		a.abandon(q, id, contextID)
+		return nil
+	}
+	if (err != nil || cutOff(res)) && a.ceased(ctx, q) {
+		stop()
+		panic(http.ErrAbortHandler) // the SDKs ask then whether the sandbox is there, and say that it is not
+	}
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil // the client does not read it
-		}
 		_, detail := toE2BError(err)
 		a.note(ctx, codes[sandbox.KindOf(err)], err)
 		return out.end(map[string]any{"type": "error", "name": "SandboxError", "value": detail, "traceback": ""})
@@ -412,16 +466,27 @@ func (a interpreter) listContexts(w http.ResponseWriter, r *http.Request, q requ
 }
 
 // contextOf is the context that the path of a request names: /contexts/{id} or /contexts/{id}/restart.
-func contextOf(r *http.Request) string {
+func (a interpreter) contextOf(r *http.Request, q request) (string, error) {
+	view, err := a.known.find(r.Context(), q, false)
+	if err != nil {
+		return "", err
+	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/contexts/"), "/")
-	return name
+	if name != defaultID {
+		return name, nil
+	}
+	if id := view.Labels[labelContext+"python"]; id != "" {
+		return id, nil
+	}
+	return a.defaultContext(r.Context(), q, "python")
 }
 
 func (a interpreter) restartContext(w http.ResponseWriter, r *http.Request, q request) error {
-	if _, err := a.known.find(r.Context(), q, false); err != nil {
+	id, err := a.contextOf(r, q)
+	if err != nil {
 		return err
 	}
-	if _, err := a.o.Contexts.RestartContext(r.Context(), q.caller, q.thread, contextOf(r)); err != nil {
+	if _, err := a.o.Contexts.RestartContext(r.Context(), q.caller, q.thread, id); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, nil)
@@ -429,10 +494,11 @@ func (a interpreter) restartContext(w http.ResponseWriter, r *http.Request, q re
 }
 
 func (a interpreter) deleteContext(w http.ResponseWriter, r *http.Request, q request) error {
-	if _, err := a.known.find(r.Context(), q, false); err != nil {
+	id, err := a.contextOf(r, q)
+	if err != nil {
 		return err
 	}
-	if err := a.o.Contexts.DeleteContext(r.Context(), q.caller, q.thread, contextOf(r)); err != nil {
+	if err := a.o.Contexts.DeleteContext(r.Context(), q.caller, q.thread, id); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, nil)

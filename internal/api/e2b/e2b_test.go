@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -327,6 +328,26 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: %s", e.GetPath(), e.GetPermissions())
 		}
 	}
+	for name, to := range map[string]string{"link": "b.txt", "up": "../a", "none": "nosuch"} {
+		if err := os.Symlink(to, h.dir+"/workspace/a/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list = connect.NewRequest(&filesystem.ListDirRequest{Path: "a"})
+	about(list, id)
+	l, err = c.ListDir(t.Context(), list)
+	shown := map[string]string{}
+	for _, e := range l.Msg.GetEntries() {
+		shown[e.GetName()] = fmt.Sprint(strings.TrimPrefix(e.GetType().String(), "FILE_TYPE_"), " ", e.GetSize(), " ", strings.TrimPrefix(e.GetSymlinkTarget(), sandbox.WorkspaceDir))
+	}
+	for name, want := range map[string]string{"b.txt": "FILE 5 ", "link": "FILE 5 /a/b.txt", "up": "DIRECTORY 4096 /a"} {
+		if err != nil || shown[name] != want {
+			t.Errorf("%s: %s, want %s; %v", name, shown[name], want, err)
+		}
+	}
+	if !strings.HasSuffix(shown["none"], " /a/nosuch") {
+		t.Error(shown["none"])
+	}
 	mkdir := connect.NewRequest(&filesystem.MakeDirRequest{Path: "a"})
 	about(mkdir, id)
 	if _, err := c.MakeDir(t.Context(), mkdir); connect.CodeOf(err) != connect.CodeAlreadyExists {
@@ -341,6 +362,9 @@ func TestFiles(t *testing.T) {
 	about(remove, id)
 	if _, err := c.Remove(t.Context(), remove); err != nil {
 		t.Error(err)
+	}
+	if _, err := c.Remove(t.Context(), remove); err != nil {
+		t.Errorf("what is not there: %v", err)
 	}
 	if _, err := os.Stat(h.dir + "/workspace/a"); err == nil {
 		t.Error("the folder is still there")
@@ -407,6 +431,13 @@ func TestExecute(t *testing.T) {
 	run(`{"code":"ls","language":"bash"}`)
 	if h.code.ContextID != "" || h.code.Language != "bash" {
 		t.Error(h.code)
+	}
+	run(`{"code":"d","context_id":"default"}`)
+	if h.code.ContextID != "cpython" || len(h.contexts) != 1 {
+		t.Error(h.code, h.contexts)
+	}
+	if status, body := call(t, "POST", srv.URL+"/contexts/default/restart", id, ""); status != 200 || h.did[len(h.did)-1] != "restart cpython" {
+		t.Error(status, body, h.did)
 	}
 	if status, body := call(t, "POST", srv.URL+"/execute", id, `{"code":"1","context_id":"nosuch"}`); status != 404 {
 		t.Error(status, body)

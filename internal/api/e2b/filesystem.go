@@ -44,15 +44,22 @@ func entryInfo(e paths.Entry) *filesystem.EntryInfo {
 		Owner: "user", Group: "user", ModifiedTime: timestamppb.New(e.ModifiedAt),
 	}
 	if e.IsDir {
-		info.Type = filesystem.FileType_FILE_TYPE_DIRECTORY
+		info.Type, info.Size = filesystem.FileType_FILE_TYPE_DIRECTORY, folderBytes
 		mode |= fs.ModeDir
 	}
 	if e.Symlink != "" {
-		info.SymlinkTarget = &e.Symlink
+		target := e.Symlink
+		if !path.IsAbs(target) {
+			target = path.Join(path.Dir(e.Path), target)
+		}
+		info.SymlinkTarget = &target
 	}
 	info.Permissions = mode.String()
 	return info
 }
+
+// folderBytes is the size that E2B's daemon tells of most folders: one block.
+const folderBytes = 4096
 
 func (f *filesystemService) Stat(ctx context.Context, r *connect.Request[filesystem.StatRequest]) (*connect.Response[filesystem.StatResponse], error) {
 	out := &filesystem.StatResponse{}
@@ -76,6 +83,11 @@ func (f *filesystemService) ListDir(ctx context.Context, r *connect.Request[file
 			err = sandbox.Errorf(sandbox.QuotaExceeded, "more than %d entries: list a folder of it, or less deep", paths.MaxEntries)
 		}
 		for _, e := range l.Items {
+			if e.Symlink != "" { // it is shown as what it leads to
+				if to, err := files.Stat(e.Path); err == nil {
+					e = to
+				}
+			}
 			out.Entries = append(out.Entries, entryInfo(e))
 		}
 		return err
@@ -132,11 +144,18 @@ func (f *filesystemService) Move(ctx context.Context, r *connect.Request[filesys
 	return connect.NewResponse(out), err
 }
 
+// Remove takes away what is there. That nothing is there is no error, as in E2B's daemon.
 func (f *filesystemService) Remove(ctx context.Context, r *connect.Request[filesystem.RemoveRequest]) (*connect.Response[filesystem.RemoveResponse], error) {
 	at, err := virtual(r.Msg.GetPath())
 	if err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}
-	err = f.change(ctx, r, audit.ActionFileDelete, []string{at}, func(t paths.Tree) error { return t.Remove(ctx, at) })
+	err = f.change(ctx, r, audit.ActionFileDelete, []string{at}, func(t paths.Tree) error {
+		err := t.Remove(ctx, at)
+		if sandbox.KindOf(err) == sandbox.NotFound {
+			return nil
+		}
+		return err
+	})
 	return connect.NewResponse(&filesystem.RemoveResponse{}), err
 }

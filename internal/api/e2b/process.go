@@ -189,6 +189,9 @@ func (a *Adapter) follow(ctx context.Context, q request, id string, terminal boo
 			}
 			return say(&process.ProcessEvent{Event: &process.ProcessEvent_Data{Data: output(ev, terminal)}})
 		case sandbox.EventExit:
+			if cutOff(ev.Result) && a.ceased(ctx, q) {
+				return errNoSandbox
+			}
 			end, err := ended(ev.Result)
 			if err != nil {
 				return err
@@ -197,10 +200,24 @@ func (a *Adapter) follow(ctx context.Context, q request, id string, terminal boo
 		}
 		return nil
 	})
+	if kind := sandbox.KindOf(err); err != nil && (kind == sandbox.SandboxLost || kind == sandbox.NotFound) && a.ceased(ctx, q) {
+		err = errNoSandbox
+	}
 	return a.rpcError(ctx, err)
 }
 
-// every does something again and again, until it is stopped.
+// cutOff reports whether an exec was ended from outside.
+func cutOff(res *sandbox.Result) bool {
+	return res != nil && (res.Status == sandbox.StatusLost || res.Status == sandbox.StatusKilled)
+}
+
+// ceased reports whether a sandbox does not run any more. The SDKs say then that it timed out, whatever became of the exec.
+func (a *Adapter) ceased(ctx context.Context, q request) bool {
+	v, err := a.known.find(ctx, q, true)
+	return errors.Is(err, errNoSandbox) || err == nil && state(v) == statePaused
+}
+
+// every does something again and again, until it is stopped. stop may be called twice.
 func every(pause time.Duration, do func()) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -216,7 +233,11 @@ func every(pause time.Duration, do func()) (stop func()) {
 			}
 		}
 	}()
-	return func() { close(end); <-done }
+	var once sync.Once
+	return func() {
+		once.Do(func() { close(end) })
+		<-done
+	}
 }
 
 func output(ev sandbox.Event, terminal bool) *process.ProcessEvent_DataEvent {
