@@ -166,7 +166,7 @@ class SDK(unittest.TestCase):
         self.assertEqual(files.get_info("d/l.txt").symlink_target, "/mnt/user-data/workspace/d/t.txt")
         shown = {e.name: (e.type.value, e.size, e.symlink_target) for e in files.list("d")}
         top = "/mnt/user-data/workspace/d"
-        self.assertEqual(shown, {"t.txt": ("file", 4, None), "l.txt": ("file", 4, top + "/t.txt"), "self": ("dir", 4096, top)})
+        self.assertEqual(shown, {"t.txt": ("file", 4, None), "l.txt": ("symlink", 4, top + "/t.txt"), "self": ("symlink", 4096, top)})
         with self.assertRaises(NotFoundException):
             files.read("f/a.txt")
         written = files.write_files([{"path": "m/1", "data": "one"}, {"path": "m/2", "data": b"two"}])
@@ -208,10 +208,11 @@ class SDK(unittest.TestCase):
 
     def test_watch(self):
         self.box.files.make_dir("w")
-        handle = self.box.files.watch_dir("w")
+        handle = self.box.files.watch_dir("w", include_entry=True)
         self.box.commands.run("echo x > w/new.txt")
         events = within(10, handle.get_new_events)
         self.assertEqual({e.name for e in events}, {"new.txt"})
+        self.assertEqual({e.entry.size for e in events}, {2})
         handle.stop()
 
     def test_pty(self):

@@ -21,9 +21,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
-// envdVersion says which abilities the SDKs may use: octet-stream uploads are the newest that we have; metadata of
-// files (0.6.2) and entries in events (0.6.3) we have not.
-const envdVersion = "0.5.7"
+// envdVersion says which abilities the SDKs may use: entries in events are the newest that we have. Metadata of files
+// (0.6.2) is refused by name.
+const envdVersion = "0.6.3"
 
 // maxBodyBytes bounds a request that is no file.
 const maxBodyBytes = 32 << 20

@@ -179,7 +179,7 @@ func (a control) repeated(ctx context.Context, q request, fingerprint string) (s
 
 // begin starts the sandbox, and writes down when it ends.
 func (a control) begin(ctx context.Context, q request, b *createBody, end time.Time) (sandbox.ThreadView, error) {
-	t, err := templates{a.Adapter}.named(b.Template)
+	t, err := templates(a).named(b.Template)
 	if err != nil {
 		return sandbox.ThreadView{}, err
 	}

@@ -273,7 +273,7 @@ func TestFiles(t *testing.T) {
 	h, srv := start(t)
 	id := create(t, srv.URL, `{"timeout":60}`)
 	c := filesystemconnect.NewFilesystemClient(http.DefaultClient, srv.URL, connect.WithProtoJSON())
-	watch := connect.NewRequest(&filesystem.CreateWatcherRequest{Path: "."})
+	watch := connect.NewRequest(&filesystem.CreateWatcherRequest{Path: ".", IncludeEntry: true})
 	about(watch, id)
 	w, err := c.CreateWatcher(t.Context(), watch)
 	if err != nil {
@@ -299,13 +299,16 @@ func TestFiles(t *testing.T) {
 	if status, body = call(t, "POST", srv.URL+"/files?path=z", id, "no gzip", "Content-Type: application/octet-stream", "Content-Encoding: gzip"); status != 400 {
 		t.Error(status, body)
 	}
+	if status, body = call(t, "POST", srv.URL+"/files?path=z", id, "x", "Content-Type: application/octet-stream", "X-Metadata-Author: me"); status != 501 || !strings.Contains(body, "metadata of files") {
+		t.Error(status, body)
+	}
 	if !slices.Contains(h.did, "file_write /mnt/user-data/workspace/a/b.txt") {
 		t.Error(h.did)
 	}
 	get := connect.NewRequest(&filesystem.GetWatcherEventsRequest{WatcherId: w.Msg.GetWatcherId()})
 	about(get, id)
 	events, err := c.GetWatcherEvents(t.Context(), get)
-	if err != nil || len(events.Msg.GetEvents()) != 1 || events.Msg.GetEvents()[0].GetName() != "a" {
+	if err != nil || len(events.Msg.GetEvents()) != 1 || events.Msg.GetEvents()[0].GetName() != "a" || events.Msg.GetEvents()[0].GetEntry().GetPath() != sandbox.WorkspaceDir+"/a" {
 		t.Error(events, err)
 	}
 	other := create(t, srv.URL, `{"timeout":60}`)
@@ -338,14 +341,14 @@ func TestFiles(t *testing.T) {
 	l, err = c.ListDir(t.Context(), list)
 	shown := map[string]string{}
 	for _, e := range l.Msg.GetEntries() {
-		shown[e.GetName()] = fmt.Sprint(strings.TrimPrefix(e.GetType().String(), "FILE_TYPE_"), " ", e.GetSize(), " ", strings.TrimPrefix(e.GetSymlinkTarget(), sandbox.WorkspaceDir))
+		shown[e.GetName()] = fmt.Sprint(strings.TrimPrefix(e.GetType().String(), "FILE_TYPE_"), " ", e.GetSize(), " ", strings.TrimPrefix(e.GetSymlinkTarget(), sandbox.WorkspaceDir), " ", e.GetIsSymlink())
 	}
-	for name, want := range map[string]string{"b.txt": "FILE 5 ", "link": "FILE 5 /a/b.txt", "up": "DIRECTORY 4096 /a"} {
+	for name, want := range map[string]string{"b.txt": "FILE 5  false", "link": "FILE 5 /a/b.txt true", "up": "DIRECTORY 4096 /a true"} {
 		if err != nil || shown[name] != want {
 			t.Errorf("%s: %s, want %s; %v", name, shown[name], want, err)
 		}
 	}
-	if !strings.HasSuffix(shown["none"], " /a/nosuch") {
+	if !strings.HasSuffix(shown["none"], " /a/nosuch true") {
 		t.Error(shown["none"])
 	}
 	mkdir := connect.NewRequest(&filesystem.MakeDirRequest{Path: "a"})

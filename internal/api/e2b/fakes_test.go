@@ -36,7 +36,7 @@ type house struct {
 	did          []string
 	contexts     []sandbox.CodeContext
 	lacksData    bool
-	slow         time.Duration // of a pause
+	slow         time.Duration // what a change of a sandbox takes
 	runs         chan struct{} // closed at the end of the run that goes on; nil: what runs has ended
 	stubborn     bool          // an interrupt does not end the run
 	beforeEvents func()
@@ -51,6 +51,7 @@ func (h *house) Acquire(_ context.Context, c sandbox.Caller, id string, o sandbo
 			return sandbox.Info{}, err
 		}
 	}
+	h.pause()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if o.Template == "nosuch" {
@@ -109,11 +110,19 @@ func (h *house) DeleteThread(_ context.Context, _ sandbox.Caller, id string) err
 	return nil
 }
 
+// pause takes as long as a change of a sandbox does.
+func (h *house) pause() {
+	h.mu.Lock()
+	slow := h.slow
+	h.mu.Unlock()
+	time.Sleep(slow)
+}
+
 func (h *house) set(id string, s sandbox.State) (sandbox.Info, error) {
+	h.pause()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.threads[id]
-	time.Sleep(h.slow)
 	if s == sandbox.Paused && len(h.list) > 0 {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "execs run")
 	}

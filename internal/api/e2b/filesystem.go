@@ -52,7 +52,7 @@ func entryInfo(e paths.Entry) *filesystem.EntryInfo {
 		if !path.IsAbs(target) {
 			target = path.Join(path.Dir(e.Path), target)
 		}
-		info.SymlinkTarget = &target
+		info.SymlinkTarget, info.IsSymlink = &target, true
 	}
 	info.Permissions = mode.String()
 	return info

@@ -37,7 +37,7 @@ func (a control) list(w http.ResponseWriter, r *http.Request, q request) error {
 		return err
 	}
 	if lq.template != "" {
-		t, err := templates{a.Adapter}.named(lq.template)
+		t, err := templates(a).named(lq.template)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -108,6 +109,11 @@ type uploaded struct {
 func (a transfers) upload(w http.ResponseWriter, r *http.Request, q request) error {
 	if err := a.transfer(r, q); err != nil {
 		return err
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Metadata-") {
+			return notSupported("metadata of files")
+		}
 	}
 	to := r.URL.Query().Get("path")
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))

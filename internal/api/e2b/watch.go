@@ -23,13 +23,18 @@ const (
 	watcherIdle    = 10 * time.Minute
 )
 
-// changed are the events of E2B for changes below a folder.
-func changed(at string, changes []paths.Change) []*filesystem.FilesystemEvent {
+// changed are the events of E2B for changes below a folder. entry describes what is at a path now, if the client wants
+// that, and is nil else.
+func changed(at string, changes []paths.Change, entry func(path string) *filesystem.EntryInfo) []*filesystem.FilesystemEvent {
 	var out []*filesystem.FilesystemEvent
 	for _, c := range changes {
 		name := strings.TrimPrefix(c.Path, strings.TrimSuffix(at, "/")+"/")
+		var info *filesystem.EntryInfo
+		if entry != nil && c.Change != "deleted" {
+			info = entry(c.Path)
+		}
 		say := func(what filesystem.EventType) {
-			out = append(out, &filesystem.FilesystemEvent{Name: name, Type: what})
+			out = append(out, &filesystem.FilesystemEvent{Name: name, Type: what, Entry: info})
 		}
 		switch {
 		case c.Change == "deleted":
@@ -44,6 +49,27 @@ func changed(at string, changes []paths.Change) []*filesystem.FilesystemEvent {
 		default:
 			say(filesystem.EventType_EVENT_TYPE_WRITE)
 		}
+	}
+	return out
+}
+
+// events are changed, with a description of each file that is still there when the client wants it.
+func (a *Adapter) events(ctx context.Context, q request, at string, changes []paths.Change, entries bool) (out []*filesystem.FilesystemEvent) {
+	if !entries || len(changes) == 0 {
+		return changed(at, changes, nil)
+	}
+	err := a.o.Files.ReadFiles(ctx, q.caller, q.thread, func(files *paths.FS) error {
+		out = changed(at, changes, func(path string) *filesystem.EntryInfo {
+			e, err := files.Stat(path)
+			if err != nil {
+				return nil // it is gone again
+			}
+			return entryInfo(e)
+		})
+		return nil
+	})
+	if err != nil {
+		return changed(at, changes, nil) // the events count, with or without descriptions
 	}
 	return out
 }
@@ -74,7 +100,7 @@ func (f *filesystemService) WatchDir(ctx context.Context, r *connect.Request[fil
 			alive.Go(func() { out.keepAlive(ctx) })
 			return out.send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Start{Start: &filesystem.WatchDirResponse_StartEvent{}}})
 		}
-		for _, e := range changed(at, changes) {
+		for _, e := range f.a.events(ctx, q, at, changes, r.Msg.GetIncludeEntry()) {
 			if err := out.send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Filesystem{Filesystem: e}}); err != nil {
 				return err
 			}
@@ -127,6 +153,7 @@ type watcher struct {
 	asked  time.Time
 
 	recursive bool
+	entries   bool // its events describe the files
 
 	mu    sync.Mutex
 	watch *paths.Watch
@@ -208,7 +235,9 @@ func (f *filesystemService) CreateWatcher(ctx context.Context, r *connect.Reques
 	if err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}
-	n := &watcher{thread: threadOf(q), path: at, recursive: r.Msg.GetRecursive(), watch: paths.NewWatch(at, r.Msg.GetRecursive())}
+	n := &watcher{
+		thread: threadOf(q), path: at, recursive: r.Msg.GetRecursive(), entries: r.Msg.GetIncludeEntry(), watch: paths.NewWatch(at, r.Msg.GetRecursive()),
+	}
 	if _, err := f.a.look(ctx, q, n); err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}
@@ -231,7 +260,7 @@ func (f *filesystemService) GetWatcherEvents(ctx context.Context, r *connect.Req
 	if err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}
-	return connect.NewResponse(&filesystem.GetWatcherEventsResponse{Events: changed(n.path, changes)}), nil
+	return connect.NewResponse(&filesystem.GetWatcherEventsResponse{Events: f.a.events(ctx, q, n.path, changes, n.entries)}), nil
 }
 
 func (f *filesystemService) RemoveWatcher(ctx context.Context, r *connect.Request[filesystem.RemoveWatcherRequest]) (*connect.Response[filesystem.RemoveWatcherResponse], error) {

@@ -147,6 +147,8 @@ type EntryInfo struct {
 	Group         string                 `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"`
 	ModifiedTime  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
 	SymlinkTarget *string                `protobuf:"bytes,10,opt,name=symlink_target,json=symlinkTarget,proto3,oneof" json:"symlink_target,omitempty"`
+	Metadata      map[string]string      `protobuf:"bytes,11,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	IsSymlink     bool                   `protobuf:"varint,12,opt,name=is_symlink,json=isSymlink,proto3" json:"is_symlink,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -249,6 +251,20 @@ func (x *EntryInfo) GetSymlinkTarget() string {
 		return *x.SymlinkTarget
 	}
 	return ""
+}
+
+func (x *EntryInfo) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *EntryInfo) GetIsSymlink() bool {
+	if x != nil {
+		return x.IsSymlink
+	}
+	return false
 }
 
 type StatRequest struct {
@@ -703,6 +719,7 @@ type FilesystemEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Type          EventType              `protobuf:"varint,2,opt,name=type,proto3,enum=filesystem.EventType" json:"type,omitempty"`
+	Entry         *EntryInfo             `protobuf:"bytes,3,opt,name=entry,proto3,oneof" json:"entry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -751,12 +768,21 @@ func (x *FilesystemEvent) GetType() EventType {
 	return EventType_EVENT_TYPE_UNSPECIFIED
 }
 
+func (x *FilesystemEvent) GetEntry() *EntryInfo {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
 type WatchDirRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Recursive     bool                   `protobuf:"varint,2,opt,name=recursive,proto3" json:"recursive,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Path               string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive          bool                   `protobuf:"varint,2,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	IncludeEntry       bool                   `protobuf:"varint,3,opt,name=include_entry,json=includeEntry,proto3" json:"include_entry,omitempty"`
+	AllowNetworkMounts bool                   `protobuf:"varint,4,opt,name=allow_network_mounts,json=allowNetworkMounts,proto3" json:"allow_network_mounts,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *WatchDirRequest) Reset() {
@@ -799,6 +825,20 @@ func (x *WatchDirRequest) GetPath() string {
 func (x *WatchDirRequest) GetRecursive() bool {
 	if x != nil {
 		return x.Recursive
+	}
+	return false
+}
+
+func (x *WatchDirRequest) GetIncludeEntry() bool {
+	if x != nil {
+		return x.IncludeEntry
+	}
+	return false
+}
+
+func (x *WatchDirRequest) GetAllowNetworkMounts() bool {
+	if x != nil {
+		return x.AllowNetworkMounts
 	}
 	return false
 }
@@ -902,11 +942,13 @@ func (*WatchDirResponse_Filesystem) isWatchDirResponse_Event() {}
 func (*WatchDirResponse_Keepalive) isWatchDirResponse_Event() {}
 
 type CreateWatcherRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Recursive     bool                   `protobuf:"varint,2,opt,name=recursive,proto3" json:"recursive,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Path               string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive          bool                   `protobuf:"varint,2,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	IncludeEntry       bool                   `protobuf:"varint,3,opt,name=include_entry,json=includeEntry,proto3" json:"include_entry,omitempty"`
+	AllowNetworkMounts bool                   `protobuf:"varint,4,opt,name=allow_network_mounts,json=allowNetworkMounts,proto3" json:"allow_network_mounts,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *CreateWatcherRequest) Reset() {
@@ -949,6 +991,20 @@ func (x *CreateWatcherRequest) GetPath() string {
 func (x *CreateWatcherRequest) GetRecursive() bool {
 	if x != nil {
 		return x.Recursive
+	}
+	return false
+}
+
+func (x *CreateWatcherRequest) GetIncludeEntry() bool {
+	if x != nil {
+		return x.IncludeEntry
+	}
+	return false
+}
+
+func (x *CreateWatcherRequest) GetAllowNetworkMounts() bool {
+	if x != nil {
+		return x.AllowNetworkMounts
 	}
 	return false
 }
@@ -1173,7 +1229,7 @@ type WatchDirResponse_StartEvent struct {
 
 func (x *WatchDirResponse_StartEvent) Reset() {
 	*x = WatchDirResponse_StartEvent{}
-	mi := &file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[20]
+	mi := &file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1241,7 @@ func (x *WatchDirResponse_StartEvent) String() string {
 func (*WatchDirResponse_StartEvent) ProtoMessage() {}
 
 func (x *WatchDirResponse_StartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[20]
+	mi := &file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1265,7 @@ type WatchDirResponse_KeepAlive struct {
 
 func (x *WatchDirResponse_KeepAlive) Reset() {
 	*x = WatchDirResponse_KeepAlive{}
-	mi := &file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[21]
+	mi := &file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1277,7 @@ func (x *WatchDirResponse_KeepAlive) String() string {
 func (*WatchDirResponse_KeepAlive) ProtoMessage() {}
 
 func (x *WatchDirResponse_KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[21]
+	mi := &file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1298,7 @@ var File_internal_api_e2b_envd_filesystem_filesystem_proto protoreflect.FileDesc
 const file_internal_api_e2b_envd_filesystem_filesystem_proto_rawDesc = "" +
 	"\n" +
 	"1internal/api/e2b/envd/filesystem/filesystem.proto\x12\n" +
-	"filesystem\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x02\n" +
+	"filesystem\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x03\n" +
 	"\tEntryInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x14.filesystem.FileTypeR\x04type\x12\x12\n" +
@@ -1254,7 +1310,13 @@ const file_internal_api_e2b_envd_filesystem_filesystem_proto_rawDesc = "" +
 	"\x05group\x18\b \x01(\tR\x05group\x12?\n" +
 	"\rmodified_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\fmodifiedTime\x12*\n" +
 	"\x0esymlink_target\x18\n" +
-	" \x01(\tH\x00R\rsymlinkTarget\x88\x01\x01B\x11\n" +
+	" \x01(\tH\x00R\rsymlinkTarget\x88\x01\x01\x12?\n" +
+	"\bmetadata\x18\v \x03(\v2#.filesystem.EntryInfo.MetadataEntryR\bmetadata\x12\x1d\n" +
+	"\n" +
+	"is_symlink\x18\f \x01(\bR\tisSymlink\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
 	"\x0f_symlink_target\"!\n" +
 	"\vStatRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\";\n" +
@@ -1276,13 +1338,17 @@ const file_internal_api_e2b_envd_filesystem_filesystem_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\x15.filesystem.EntryInfoR\aentries\"#\n" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"\x10\n" +
-	"\x0eRemoveResponse\"P\n" +
+	"\x0eRemoveResponse\"\x8c\x01\n" +
 	"\x0fFilesystemEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
-	"\x04type\x18\x02 \x01(\x0e2\x15.filesystem.EventTypeR\x04type\"C\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x15.filesystem.EventTypeR\x04type\x120\n" +
+	"\x05entry\x18\x03 \x01(\v2\x15.filesystem.EntryInfoH\x00R\x05entry\x88\x01\x01B\b\n" +
+	"\x06_entry\"\x9a\x01\n" +
 	"\x0fWatchDirRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
-	"\trecursive\x18\x02 \x01(\bR\trecursive\"\xfe\x01\n" +
+	"\trecursive\x18\x02 \x01(\bR\trecursive\x12#\n" +
+	"\rinclude_entry\x18\x03 \x01(\bR\fincludeEntry\x120\n" +
+	"\x14allow_network_mounts\x18\x04 \x01(\bR\x12allowNetworkMounts\"\xfe\x01\n" +
 	"\x10WatchDirResponse\x12?\n" +
 	"\x05start\x18\x01 \x01(\v2'.filesystem.WatchDirResponse.StartEventH\x00R\x05start\x12=\n" +
 	"\n" +
@@ -1292,10 +1358,12 @@ const file_internal_api_e2b_envd_filesystem_filesystem_proto_rawDesc = "" +
 	"\n" +
 	"StartEvent\x1a\v\n" +
 	"\tKeepAliveB\a\n" +
-	"\x05event\"H\n" +
+	"\x05event\"\x9f\x01\n" +
 	"\x14CreateWatcherRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
-	"\trecursive\x18\x02 \x01(\bR\trecursive\"6\n" +
+	"\trecursive\x18\x02 \x01(\bR\trecursive\x12#\n" +
+	"\rinclude_entry\x18\x03 \x01(\bR\fincludeEntry\x120\n" +
+	"\x14allow_network_mounts\x18\x04 \x01(\bR\x12allowNetworkMounts\"6\n" +
 	"\x15CreateWatcherResponse\x12\x1d\n" +
 	"\n" +
 	"watcher_id\x18\x01 \x01(\tR\twatcherId\"8\n" +
@@ -1345,7 +1413,7 @@ func file_internal_api_e2b_envd_filesystem_filesystem_proto_rawDescGZIP() []byte
 }
 
 var file_internal_api_e2b_envd_filesystem_filesystem_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_internal_api_e2b_envd_filesystem_filesystem_proto_goTypes = []any{
 	(FileType)(0),                       // 0: filesystem.FileType
 	(EventType)(0),                      // 1: filesystem.EventType
@@ -1369,45 +1437,48 @@ var file_internal_api_e2b_envd_filesystem_filesystem_proto_goTypes = []any{
 	(*GetWatcherEventsResponse)(nil),    // 19: filesystem.GetWatcherEventsResponse
 	(*RemoveWatcherRequest)(nil),        // 20: filesystem.RemoveWatcherRequest
 	(*RemoveWatcherResponse)(nil),       // 21: filesystem.RemoveWatcherResponse
-	(*WatchDirResponse_StartEvent)(nil), // 22: filesystem.WatchDirResponse.StartEvent
-	(*WatchDirResponse_KeepAlive)(nil),  // 23: filesystem.WatchDirResponse.KeepAlive
-	(*timestamppb.Timestamp)(nil),       // 24: google.protobuf.Timestamp
+	nil,                                 // 22: filesystem.EntryInfo.MetadataEntry
+	(*WatchDirResponse_StartEvent)(nil), // 23: filesystem.WatchDirResponse.StartEvent
+	(*WatchDirResponse_KeepAlive)(nil),  // 24: filesystem.WatchDirResponse.KeepAlive
+	(*timestamppb.Timestamp)(nil),       // 25: google.protobuf.Timestamp
 }
 var file_internal_api_e2b_envd_filesystem_filesystem_proto_depIdxs = []int32{
 	0,  // 0: filesystem.EntryInfo.type:type_name -> filesystem.FileType
-	24, // 1: filesystem.EntryInfo.modified_time:type_name -> google.protobuf.Timestamp
-	2,  // 2: filesystem.StatResponse.entry:type_name -> filesystem.EntryInfo
-	2,  // 3: filesystem.MakeDirResponse.entry:type_name -> filesystem.EntryInfo
-	2,  // 4: filesystem.MoveResponse.entry:type_name -> filesystem.EntryInfo
-	2,  // 5: filesystem.ListDirResponse.entries:type_name -> filesystem.EntryInfo
-	1,  // 6: filesystem.FilesystemEvent.type:type_name -> filesystem.EventType
-	22, // 7: filesystem.WatchDirResponse.start:type_name -> filesystem.WatchDirResponse.StartEvent
-	13, // 8: filesystem.WatchDirResponse.filesystem:type_name -> filesystem.FilesystemEvent
-	23, // 9: filesystem.WatchDirResponse.keepalive:type_name -> filesystem.WatchDirResponse.KeepAlive
-	13, // 10: filesystem.GetWatcherEventsResponse.events:type_name -> filesystem.FilesystemEvent
-	3,  // 11: filesystem.Filesystem.Stat:input_type -> filesystem.StatRequest
-	5,  // 12: filesystem.Filesystem.MakeDir:input_type -> filesystem.MakeDirRequest
-	7,  // 13: filesystem.Filesystem.Move:input_type -> filesystem.MoveRequest
-	9,  // 14: filesystem.Filesystem.ListDir:input_type -> filesystem.ListDirRequest
-	11, // 15: filesystem.Filesystem.Remove:input_type -> filesystem.RemoveRequest
-	14, // 16: filesystem.Filesystem.WatchDir:input_type -> filesystem.WatchDirRequest
-	16, // 17: filesystem.Filesystem.CreateWatcher:input_type -> filesystem.CreateWatcherRequest
-	18, // 18: filesystem.Filesystem.GetWatcherEvents:input_type -> filesystem.GetWatcherEventsRequest
-	20, // 19: filesystem.Filesystem.RemoveWatcher:input_type -> filesystem.RemoveWatcherRequest
-	4,  // 20: filesystem.Filesystem.Stat:output_type -> filesystem.StatResponse
-	6,  // 21: filesystem.Filesystem.MakeDir:output_type -> filesystem.MakeDirResponse
-	8,  // 22: filesystem.Filesystem.Move:output_type -> filesystem.MoveResponse
-	10, // 23: filesystem.Filesystem.ListDir:output_type -> filesystem.ListDirResponse
-	12, // 24: filesystem.Filesystem.Remove:output_type -> filesystem.RemoveResponse
-	15, // 25: filesystem.Filesystem.WatchDir:output_type -> filesystem.WatchDirResponse
-	17, // 26: filesystem.Filesystem.CreateWatcher:output_type -> filesystem.CreateWatcherResponse
-	19, // 27: filesystem.Filesystem.GetWatcherEvents:output_type -> filesystem.GetWatcherEventsResponse
-	21, // 28: filesystem.Filesystem.RemoveWatcher:output_type -> filesystem.RemoveWatcherResponse
-	20, // [20:29] is the sub-list for method output_type
-	11, // [11:20] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	25, // 1: filesystem.EntryInfo.modified_time:type_name -> google.protobuf.Timestamp
+	22, // 2: filesystem.EntryInfo.metadata:type_name -> filesystem.EntryInfo.MetadataEntry
+	2,  // 3: filesystem.StatResponse.entry:type_name -> filesystem.EntryInfo
+	2,  // 4: filesystem.MakeDirResponse.entry:type_name -> filesystem.EntryInfo
+	2,  // 5: filesystem.MoveResponse.entry:type_name -> filesystem.EntryInfo
+	2,  // 6: filesystem.ListDirResponse.entries:type_name -> filesystem.EntryInfo
+	1,  // 7: filesystem.FilesystemEvent.type:type_name -> filesystem.EventType
+	2,  // 8: filesystem.FilesystemEvent.entry:type_name -> filesystem.EntryInfo
+	23, // 9: filesystem.WatchDirResponse.start:type_name -> filesystem.WatchDirResponse.StartEvent
+	13, // 10: filesystem.WatchDirResponse.filesystem:type_name -> filesystem.FilesystemEvent
+	24, // 11: filesystem.WatchDirResponse.keepalive:type_name -> filesystem.WatchDirResponse.KeepAlive
+	13, // 12: filesystem.GetWatcherEventsResponse.events:type_name -> filesystem.FilesystemEvent
+	3,  // 13: filesystem.Filesystem.Stat:input_type -> filesystem.StatRequest
+	5,  // 14: filesystem.Filesystem.MakeDir:input_type -> filesystem.MakeDirRequest
+	7,  // 15: filesystem.Filesystem.Move:input_type -> filesystem.MoveRequest
+	9,  // 16: filesystem.Filesystem.ListDir:input_type -> filesystem.ListDirRequest
+	11, // 17: filesystem.Filesystem.Remove:input_type -> filesystem.RemoveRequest
+	14, // 18: filesystem.Filesystem.WatchDir:input_type -> filesystem.WatchDirRequest
+	16, // 19: filesystem.Filesystem.CreateWatcher:input_type -> filesystem.CreateWatcherRequest
+	18, // 20: filesystem.Filesystem.GetWatcherEvents:input_type -> filesystem.GetWatcherEventsRequest
+	20, // 21: filesystem.Filesystem.RemoveWatcher:input_type -> filesystem.RemoveWatcherRequest
+	4,  // 22: filesystem.Filesystem.Stat:output_type -> filesystem.StatResponse
+	6,  // 23: filesystem.Filesystem.MakeDir:output_type -> filesystem.MakeDirResponse
+	8,  // 24: filesystem.Filesystem.Move:output_type -> filesystem.MoveResponse
+	10, // 25: filesystem.Filesystem.ListDir:output_type -> filesystem.ListDirResponse
+	12, // 26: filesystem.Filesystem.Remove:output_type -> filesystem.RemoveResponse
+	15, // 27: filesystem.Filesystem.WatchDir:output_type -> filesystem.WatchDirResponse
+	17, // 28: filesystem.Filesystem.CreateWatcher:output_type -> filesystem.CreateWatcherResponse
+	19, // 29: filesystem.Filesystem.GetWatcherEvents:output_type -> filesystem.GetWatcherEventsResponse
+	21, // 30: filesystem.Filesystem.RemoveWatcher:output_type -> filesystem.RemoveWatcherResponse
+	22, // [22:31] is the sub-list for method output_type
+	13, // [13:22] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_e2b_envd_filesystem_filesystem_proto_init() }
@@ -1416,6 +1487,7 @@ func file_internal_api_e2b_envd_filesystem_filesystem_proto_init() {
 		return
 	}
 	file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[0].OneofWrappers = []any{}
+	file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[11].OneofWrappers = []any{}
 	file_internal_api_e2b_envd_filesystem_filesystem_proto_msgTypes[13].OneofWrappers = []any{
 		(*WatchDirResponse_Start)(nil),
 		(*WatchDirResponse_Filesystem)(nil),
@@ -1427,7 +1499,7 @@ func file_internal_api_e2b_envd_filesystem_filesystem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_e2b_envd_filesystem_filesystem_proto_rawDesc), len(file_internal_api_e2b_envd_filesystem_filesystem_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
