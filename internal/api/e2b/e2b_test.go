@@ -308,7 +308,7 @@ func TestFiles(t *testing.T) {
 	get := connect.NewRequest(&filesystem.GetWatcherEventsRequest{WatcherId: w.Msg.GetWatcherId()})
 	about(get, id)
 	events, err := c.GetWatcherEvents(t.Context(), get)
-	if err != nil || len(events.Msg.GetEvents()) != 1 || events.Msg.GetEvents()[0].GetName() != "a" || events.Msg.GetEvents()[0].GetEntry().GetPath() != sandbox.WorkspaceDir+"/a" {
+	if err != nil || len(events.Msg.GetEvents()) != 1 || events.Msg.GetEvents()[0].GetName() != "a" || events.Msg.GetEvents()[0].GetEntry().GetPath() != "/home/user/a" {
 		t.Error(events, err)
 	}
 	other := create(t, srv.URL, `{"timeout":60}`)

@@ -83,8 +83,8 @@ func (f *filesystemService) ListDir(ctx context.Context, r *connect.Request[file
 			err = sandbox.Errorf(sandbox.QuotaExceeded, "more than %d entries: list a folder of it, or less deep", paths.MaxEntries)
 		}
 		for _, e := range l.Items {
-			if e.Symlink != "" { // it is shown as what it leads to
-				if to, err := files.Stat(e.Path); err == nil {
+			if e.Symlink != "" && ofThread(e.Path) { // it is shown as what it leads to
+				if to, err := t.Stat(ctx, e.Path); err == nil {
 					e = to
 				}
 			}

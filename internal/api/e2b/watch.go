@@ -58,9 +58,9 @@ func (a *Adapter) events(ctx context.Context, q request, at string, changes []pa
 	if !entries || len(changes) == 0 {
 		return changed(at, changes, nil)
 	}
-	err := a.o.Files.ReadFiles(ctx, q.caller, q.thread, func(files *paths.FS) error {
+	err := a.readTree(ctx, q, at, func(t paths.Tree) error {
 		out = changed(at, changes, func(path string) *filesystem.EntryInfo {
-			e, err := files.Stat(path)
+			e, err := t.Stat(ctx, path)
 			if err != nil {
 				return nil // it is gone again
 			}
