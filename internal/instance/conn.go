@@ -7,6 +7,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 )
 
@@ -19,6 +20,7 @@ type Conn struct {
 
 	mu        sync.Mutex
 	languages []string // that sandboxd found a runtime for
+	leaves    bool     // sandboxd can leave processes
 }
 
 // Hello waits until sandboxd has dialled and answers.
@@ -27,15 +29,22 @@ func (c *Conn) Hello(ctx context.Context) error {
 	if err != nil {
 		return sandbox.Wrap(sandbox.SandboxLost, err, "the sandbox started but does not answer")
 	}
-	c.SetRuntimes(st.GetLanguages())
+	c.Learn(st)
 	return nil
 }
 
-// SetRuntimes says which languages sandboxd found a runtime for.
-func (c *Conn) SetRuntimes(languages []string) {
+// Learn notes what sandboxd says that it can do.
+func (c *Conn) Learn(st *sandboxv1.StatusResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.languages = languages
+	c.languages, c.leaves = st.GetLanguages(), st.GetLeavesProcesses()
+}
+
+// LeavesProcesses reports whether sandboxd can leave processes that outlive their exec. One older than the server cannot.
+func (c *Conn) LeavesProcesses() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leaves
 }
 
 // Runtimes returns the languages that sandboxd found a runtime for.

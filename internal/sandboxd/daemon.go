@@ -22,6 +22,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/files"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/interp"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/procfs"
 )
 
 const (
@@ -75,7 +76,7 @@ func Default(exe string, log *slog.Logger) Options {
 		WorkspaceDir: sandbox.WorkspaceDir,
 		CodeAPIDir:   sandbox.CodeAPIDir,
 		TempDir:      "/tmp",
-		Cgroups:      process.Cgroups,
+		Cgroups:      procfs.Cgroups,
 		WaitingAge:   10 * time.Minute,
 		BaseEnv: []string{
 			"HOME=" + sandbox.HomeDir, "LANG=C.UTF-8",
@@ -89,7 +90,7 @@ func Default(exe string, log *slog.Logger) Options {
 // it cannot begin, or when no server can come any more.
 func Run(ctx context.Context, o Options) error {
 	execs, err := process.New(process.Options{
-		Supervisor: o.Supervisor, Orphans: o.Orphans, SpillRoot: o.UserDataDir, OOMCounters: process.OOMCounters, Log: o.Log,
+		Supervisor: o.Supervisor, Orphans: o.Orphans, SpillRoot: o.UserDataDir, OOMCounters: procfs.OOMCounters, Log: o.Log,
 	})
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ const eventBatch = 64
 func (s *service) Status(_ context.Context, req *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {
 	res := &sandboxv1.StatusResponse{
 		Protocol: link.Protocol, Version: link.Version(),
-		Languages: s.interp.Available(), Roots: s.files.Roots(), RssBytes: residentBytes(),
+		Languages: s.interp.Available(), Roots: s.files.Roots(), RssBytes: residentBytes(), LeavesProcesses: true,
 	}
 	var tasks map[string]int
 	if req.Msg.GetTasks() {
@@ -114,7 +114,7 @@ func (s *service) start(m *sandboxv1.RunRequest) (*process.Exec, error) {
 
 func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 	r := process.Request{
-		Cwd: m.GetCwd(), Stdin: m.GetStdin(), KeepStdin: m.GetKeepStdin(),
+		Cwd: m.GetCwd(), Stdin: m.GetStdin(), KeepStdin: m.GetKeepStdin(), Leave: m.GetLeaveProcesses(),
 		Timeout:   time.Duration(m.GetTimeoutMs()) * time.Millisecond,
 		MaxOutput: int64(min(m.GetMaxOutputBytes(), 1<<62)), MaxSpill: int64(min(m.GetMaxSpillBytes(), 1<<62)), SpillDir: m.GetSpillDir(),
 	}
@@ -124,6 +124,9 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 	r.Cwd = folder(r.Cwd)
 	if r.Timeout == 0 {
 		r.Timeout = sandbox.DefaultExecTimeout
+	}
+	if r.Leave && len(m.GetArgv()) == 0 && m.GetShell() == "" {
+		return r, errors.New("only a command can leave processes")
 	}
 	if m.GetContextId() != "" {
 		return sessions{s}.contextRequest(m, r)
@@ -246,7 +249,8 @@ func toProto(ev process.Event) *sandboxv1.Event {
 		p.Kind = &sandboxv1.Event_Exit{Exit: &sandboxv1.Exit{
 			Status: statuses[x.Status], Code: int32(x.Code), DurationUs: x.Duration.Microseconds(), CpuUs: x.CPU.Microseconds(),
 			MaxRssBytes: x.MaxRSS, Stdout: streamToProto(x.Stdout), Stderr: streamToProto(x.Stderr), Reason: x.Reason,
-			ContextLost: x.Lost, ResultsLeftOut: x.LeftOut,
+			ContextLost: x.Lost, ResultsLeftOut: x.LeftOut, LeftTooMany: x.LeftTooMany,
+			LeftProcesses: uint32(x.Left), //nolint:gosec // the kernel has no more than 4 million
 		}}
 		for _, res := range x.Results {
 			p.GetExit().Results = append(p.GetExit().Results, res)
@@ -305,11 +309,38 @@ func (s *service) Resize(_ context.Context, req *connect.Request[sandboxv1.Resiz
 }
 
 func (s *service) Kill(ctx context.Context, req *connect.Request[sandboxv1.KillRequest]) (*connect.Response[sandboxv1.KillResponse], error) {
+	left, err := s.execs.KillLeft(ctx, req.Msg.GetExecId())
+	if left || err != nil {
+		return answer(&sandboxv1.KillResponse{}, err)
+	}
 	e, err := s.execs.Get(req.Msg.GetExecId())
 	if err == nil {
 		err = e.Kill(ctx)
 	}
+	if err == nil { // it may have ended by itself, and left something meanwhile
+		_, err = s.execs.KillLeft(ctx, e.ID())
+	}
 	return answer(&sandboxv1.KillResponse{}, err)
+}
+
+func (s *service) ListProcesses(context.Context, *connect.Request[sandboxv1.ListProcessesRequest]) (*connect.Response[sandboxv1.ListProcessesResponse], error) {
+	list, err := s.execs.Left()
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInternal, err)
+	}
+	res := &sandboxv1.ListProcessesResponse{}
+	for _, p := range list {
+		shown := &sandboxv1.Process{Pid: int32(p.PID), ExecId: p.Exec, Command: p.Command, RssBytes: p.RSS} //nolint:gosec // the kernel has no more than 4 million
+		if !p.Started.IsZero() {
+			shown.StartedUnixMs = p.Started.UnixMilli()
+		}
+		res.Processes = append(res.Processes, shown)
+	}
+	return connect.NewResponse(res), nil
+}
+
+func (s *service) KillProcess(ctx context.Context, req *connect.Request[sandboxv1.KillProcessRequest]) (*connect.Response[sandboxv1.KillProcessResponse], error) {
+	return answer(&sandboxv1.KillProcessResponse{}, s.execs.KillProcess(ctx, int(req.Msg.GetPid())))
 }
 
 func (s *service) HoldDeadline(_ context.Context, req *connect.Request[sandboxv1.HoldDeadlineRequest]) (*connect.Response[sandboxv1.HoldDeadlineResponse], error) {
@@ -335,7 +366,7 @@ func execError(err error) error {
 	code := connect.CodeInvalidArgument
 	var errno unix.Errno
 	switch {
-	case errors.Is(err, process.ErrNotFound):
+	case errors.Is(err, process.ErrNotFound), errors.Is(err, process.ErrNoProcess):
 		code = connect.CodeNotFound
 	case errors.Is(err, process.ErrTaken):
 		code = connect.CodeAborted

@@ -14,6 +14,7 @@ import (
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/interp"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/procfs"
 )
 
 // standbyPool keeps interpreters ready.
@@ -395,7 +396,7 @@ func (s standbyPool) checkStandbys() {
 }
 
 func (s standbyPool) shortOfMemory() bool {
-	used, limit, ok := process.MemoryUse(s.o.Cgroups)
+	used, limit, ok := procfs.MemoryUse(s.o.Cgroups)
 	return ok && used > limit/100*memoryShort
 }
 

@@ -335,7 +335,7 @@ func (h *daemonHook) takeOver(ctx context.Context, inst *instance.Instance) erro
 	if err != nil {
 		return fmt.Errorf("it does not answer: %w", err)
 	}
-	inst.Conn.SetRuntimes(st.GetLanguages())
+	inst.Conn.Learn(st)
 	for _, e := range st.GetExecs() {
 		if !e.GetRunning() {
 			continue

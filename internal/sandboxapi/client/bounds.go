@@ -34,6 +34,9 @@ var answers = boundedproto.Table{
 	nameOf(&sandboxv1.ListDirResponse{}): {Bytes: maxMessage, Values: maxListed},
 	nameOf(&sandboxv1.FileChunk{}):       {Bytes: fileChunk + 1<<10},
 
+	nameOf(&sandboxv1.ListProcessesResponse{}): {Bytes: 1 << 20, Values: maxProcesses},
+
+	nameOf(&sandboxv1.KillProcessResponse{}):      {Bytes: maxEmpty},
 	nameOf(&sandboxv1.WriteStdinResponse{}):       {Bytes: maxEmpty},
 	nameOf(&sandboxv1.SignalResponse{}):           {Bytes: maxEmpty},
 	nameOf(&sandboxv1.ResizeResponse{}):           {Bytes: maxEmpty},

@@ -215,6 +215,9 @@ func (f *follower) checkExit(x *sandboxv1.Exit) error {
 			return contractError("spill path %.100q", p)
 		}
 	}
+	if x.GetLeftProcesses() > 0 && f.run != nil && !f.run.GetLeaveProcesses() {
+		return contractError("%d processes left of an exec that may leave none", x.GetLeftProcesses())
+	}
 	if err := f.checkResults(x); err != nil {
 		return err
 	}

@@ -131,17 +131,18 @@ func (x *StatusRequest) GetTasks() bool {
 }
 
 type StatusResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	Execs         []*ExecStatus          `protobuf:"bytes,3,rep,name=execs,proto3" json:"execs,omitempty"`
-	Languages     []string               `protobuf:"bytes,4,rep,name=languages,proto3" json:"languages,omitempty"` // those of typescript, javascript, python, bash that can run here
-	Roots         []string               `protobuf:"bytes,5,rep,name=roots,proto3" json:"roots,omitempty"`
-	RssBytes      int64                  `protobuf:"varint,6,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"` // of sandboxd itself
-	Contexts      []*ContextStatus       `protobuf:"bytes,7,rep,name=contexts,proto3" json:"contexts,omitempty"`
-	Interpreters  []*InterpreterStatus   `protobuf:"bytes,8,rep,name=interpreters,proto3" json:"interpreters,omitempty"` // that wait for programs
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Protocol        uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Version         string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Execs           []*ExecStatus          `protobuf:"bytes,3,rep,name=execs,proto3" json:"execs,omitempty"`
+	Languages       []string               `protobuf:"bytes,4,rep,name=languages,proto3" json:"languages,omitempty"` // those of typescript, javascript, python, bash that can run here
+	Roots           []string               `protobuf:"bytes,5,rep,name=roots,proto3" json:"roots,omitempty"`
+	RssBytes        int64                  `protobuf:"varint,6,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"` // of sandboxd itself
+	Contexts        []*ContextStatus       `protobuf:"bytes,7,rep,name=contexts,proto3" json:"contexts,omitempty"`
+	Interpreters    []*InterpreterStatus   `protobuf:"bytes,8,rep,name=interpreters,proto3" json:"interpreters,omitempty"`                               // that wait for programs
+	LeavesProcesses bool                   `protobuf:"varint,9,opt,name=leaves_processes,json=leavesProcesses,proto3" json:"leaves_processes,omitempty"` // it knows RunRequest.leave_processes
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -228,6 +229,13 @@ func (x *StatusResponse) GetInterpreters() []*InterpreterStatus {
 		return x.Interpreters
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetLeavesProcesses() bool {
+	if x != nil {
+		return x.LeavesProcesses
+	}
+	return false
 }
 
 type InterpreterStatus struct {
@@ -832,9 +840,13 @@ type RunRequest struct {
 	Terminal *TerminalSize `protobuf:"bytes,13,opt,name=terminal,proto3" json:"terminal,omitempty"`
 	// The context that the code runs in; its language is the context's, and it has no stdin and no cwd of
 	// its own. NotFound: no such context. Aborted: another exec runs in it.
-	ContextId     string `protobuf:"bytes,14,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ContextId string `protobuf:"bytes,14,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Of argv and shell: processes that outlive the command stay in the sandbox. The exec ends with the
+	// command; at its deadline, or when it is killed before, they end with it. At most 32 execs have left
+	// processes at a time: what one more started ends with it, and Exit.left_too_many says so.
+	LeaveProcesses bool `protobuf:"varint,15,opt,name=leave_processes,json=leaveProcesses,proto3" json:"leave_processes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RunRequest) Reset() {
@@ -963,6 +975,13 @@ func (x *RunRequest) GetContextId() string {
 		return x.ContextId
 	}
 	return ""
+}
+
+func (x *RunRequest) GetLeaveProcesses() bool {
+	if x != nil {
+		return x.LeaveProcesses
+	}
+	return false
 }
 
 // TerminalSize is counted in characters, 1 to 1000 each.
@@ -1426,6 +1445,8 @@ type Exit struct {
 	// which "application/vnd.skerry.file+json" names as [{"mime", "path", "bytes"}].
 	Results        [][]byte `protobuf:"bytes,10,rep,name=results,proto3" json:"results,omitempty"`
 	ResultsLeftOut uint32   `protobuf:"varint,11,opt,name=results_left_out,json=resultsLeftOut,proto3" json:"results_left_out,omitempty"` // displayed beyond the limits
+	LeftProcesses  uint32   `protobuf:"varint,12,opt,name=left_processes,json=leftProcesses,proto3" json:"left_processes,omitempty"`      // that outlive it: see RunRequest.leave_processes
+	LeftTooMany    bool     `protobuf:"varint,13,opt,name=left_too_many,json=leftTooMany,proto3" json:"left_too_many,omitempty"`          // others have left as much as may be left, so all ended with it
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1535,6 +1556,20 @@ func (x *Exit) GetResultsLeftOut() uint32 {
 		return x.ResultsLeftOut
 	}
 	return 0
+}
+
+func (x *Exit) GetLeftProcesses() uint32 {
+	if x != nil {
+		return x.LeftProcesses
+	}
+	return 0
+}
+
+func (x *Exit) GetLeftTooMany() bool {
+	if x != nil {
+		return x.LeftTooMany
+	}
+	return false
 }
 
 // Stream sums up one output stream. The Output events carried the first half of max_output_bytes
@@ -2011,6 +2046,242 @@ func (*KillResponse) Descriptor() ([]byte, []int) {
 	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
+type ListProcessesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProcessesRequest) Reset() {
+	*x = ListProcessesRequest{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProcessesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProcessesRequest) ProtoMessage() {}
+
+func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
+func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
+}
+
+type ListProcessesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Processes     []*Process             `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"` // by pid; at most 512
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProcessesResponse) Reset() {
+	*x = ListProcessesResponse{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProcessesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProcessesResponse) ProtoMessage() {}
+
+func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
+func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListProcessesResponse) GetProcesses() []*Process {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+type Process struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pid           int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	ExecId        string                 `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                         // that left it
+	Command       string                 `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`                                     // its arguments with blanks between them, as it tells them; at most 1 KiB
+	StartedUnixMs int64                  `protobuf:"varint,4,opt,name=started_unix_ms,json=startedUnixMs,proto3" json:"started_unix_ms,omitempty"` // 0: unknown
+	RssBytes      int64                  `protobuf:"varint,5,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Process) Reset() {
+	*x = Process{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Process) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Process) ProtoMessage() {}
+
+func (x *Process) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Process.ProtoReflect.Descriptor instead.
+func (*Process) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Process) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Process) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *Process) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *Process) GetStartedUnixMs() int64 {
+	if x != nil {
+		return x.StartedUnixMs
+	}
+	return 0
+}
+
+func (x *Process) GetRssBytes() int64 {
+	if x != nil {
+		return x.RssBytes
+	}
+	return 0
+}
+
+type KillProcessRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pid           int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillProcessRequest) Reset() {
+	*x = KillProcessRequest{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillProcessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillProcessRequest) ProtoMessage() {}
+
+func (x *KillProcessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillProcessRequest.ProtoReflect.Descriptor instead.
+func (*KillProcessRequest) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *KillProcessRequest) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+type KillProcessResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillProcessResponse) Reset() {
+	*x = KillProcessResponse{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillProcessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillProcessResponse) ProtoMessage() {}
+
+func (x *KillProcessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillProcessResponse.ProtoReflect.Descriptor instead.
+func (*KillProcessResponse) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{35}
+}
+
 type HoldDeadlineRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -2021,7 +2292,7 @@ type HoldDeadlineRequest struct {
 
 func (x *HoldDeadlineRequest) Reset() {
 	*x = HoldDeadlineRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2304,7 @@ func (x *HoldDeadlineRequest) String() string {
 func (*HoldDeadlineRequest) ProtoMessage() {}
 
 func (x *HoldDeadlineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2317,7 @@ func (x *HoldDeadlineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldDeadlineRequest.ProtoReflect.Descriptor instead.
 func (*HoldDeadlineRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HoldDeadlineRequest) GetExecId() string {
@@ -2071,7 +2342,7 @@ type HoldDeadlineResponse struct {
 
 func (x *HoldDeadlineResponse) Reset() {
 	*x = HoldDeadlineResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2354,7 @@ func (x *HoldDeadlineResponse) String() string {
 func (*HoldDeadlineResponse) ProtoMessage() {}
 
 func (x *HoldDeadlineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2367,7 @@ func (x *HoldDeadlineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldDeadlineResponse.ProtoReflect.Descriptor instead.
 func (*HoldDeadlineResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 type ForgetRequest struct {
@@ -2108,7 +2379,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2391,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2404,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ForgetRequest) GetExecId() string {
@@ -2151,7 +2422,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2434,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2447,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 type FileInfo struct {
@@ -2193,7 +2464,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2476,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2489,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -2272,7 +2543,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2555,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2568,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -2318,7 +2589,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2601,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2614,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -2377,7 +2648,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2660,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2673,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListDirResponse) GetItems() []*FileInfo {
@@ -2430,7 +2701,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2713,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2726,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -2488,7 +2759,7 @@ type FileChunk struct {
 
 func (x *FileChunk) Reset() {
 	*x = FileChunk{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2771,7 @@ func (x *FileChunk) String() string {
 func (*FileChunk) ProtoMessage() {}
 
 func (x *FileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2784,7 @@ func (x *FileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChunk.ProtoReflect.Descriptor instead.
 func (*FileChunk) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FileChunk) GetData() []byte {
@@ -2536,7 +2807,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2819,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2832,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -2594,7 +2865,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2877,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2890,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -2639,7 +2910,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[43]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2922,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[43]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2935,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *MoveRequest) GetFrom() string {
@@ -2691,7 +2962,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[44]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2974,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[44]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2987,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -2741,7 +3012,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[45]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +3024,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[45]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +3037,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 var File_internal_sandboxapi_v1_sandbox_proto protoreflect.FileDescriptor
@@ -2775,7 +3046,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"$internal/sandboxapi/v1/sandbox.proto\x12\x11skerry.sandbox.v1\"%\n" +
 	"\rStatusRequest\x12\x14\n" +
-	"\x05tasks\x18\x01 \x01(\bR\x05tasks\"\xd4\x02\n" +
+	"\x05tasks\x18\x01 \x01(\bR\x05tasks\"\xff\x02\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x123\n" +
@@ -2784,7 +3055,8 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x05roots\x18\x05 \x03(\tR\x05roots\x12\x1b\n" +
 	"\trss_bytes\x18\x06 \x01(\x03R\brssBytes\x12<\n" +
 	"\bcontexts\x18\a \x03(\v2 .skerry.sandbox.v1.ContextStatusR\bcontexts\x12H\n" +
-	"\finterpreters\x18\b \x03(\v2$.skerry.sandbox.v1.InterpreterStatusR\finterpreters\"\x80\x01\n" +
+	"\finterpreters\x18\b \x03(\v2$.skerry.sandbox.v1.InterpreterStatusR\finterpreters\x12)\n" +
+	"\x10leaves_processes\x18\t \x01(\bR\x0fleavesProcesses\"\x80\x01\n" +
 	"\x11InterpreterStatus\x12\x1a\n" +
 	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\x16\n" +
 	"\x06starts\x18\x02 \x01(\bR\x06starts\x12\x14\n" +
@@ -2826,7 +3098,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x13CloseContextRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"\x16\n" +
-	"\x14CloseContextResponse\"\xbf\x03\n" +
+	"\x14CloseContextResponse\"\xe8\x03\n" +
 	"\n" +
 	"RunRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
@@ -2846,7 +3118,8 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\tspill_dir\x18\f \x01(\tR\bspillDir\x12;\n" +
 	"\bterminal\x18\r \x01(\v2\x1f.skerry.sandbox.v1.TerminalSizeR\bterminal\x12\x1d\n" +
 	"\n" +
-	"context_id\x18\x0e \x01(\tR\tcontextId\"6\n" +
+	"context_id\x18\x0e \x01(\tR\tcontextId\x12'\n" +
+	"\x0fleave_processes\x18\x0f \x01(\bR\x0eleaveProcesses\"6\n" +
 	"\fTerminalSize\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xeb\x01\n" +
@@ -2878,7 +3151,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\"4\n" +
 	"\x06Output\x12\x16\n" +
 	"\x06stderr\x18\x01 \x01(\bR\x06stderr\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\x9c\x04\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xe7\x04\n" +
 	"\x04Exit\x126\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1e.skerry.sandbox.v1.Exit.StatusR\x06status\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x1f\n" +
@@ -2892,7 +3165,9 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\fcontext_lost\x18\t \x01(\bR\vcontextLost\x12\x18\n" +
 	"\aresults\x18\n" +
 	" \x03(\fR\aresults\x12(\n" +
-	"\x10results_left_out\x18\v \x01(\rR\x0eresultsLeftOut\"\x86\x01\n" +
+	"\x10results_left_out\x18\v \x01(\rR\x0eresultsLeftOut\x12%\n" +
+	"\x0eleft_processes\x18\f \x01(\rR\rleftProcesses\x12\"\n" +
+	"\rleft_too_many\x18\r \x01(\bR\vleftTooMany\"\x86\x01\n" +
 	"\x06Status\x12\x16\n" +
 	"\x12STATUS_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATUS_EXITED\x10\x01\x12\x12\n" +
@@ -2925,7 +3200,19 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x0eResizeResponse\"&\n" +
 	"\vKillRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\"\x0e\n" +
-	"\fKillResponse\"E\n" +
+	"\fKillResponse\"\x16\n" +
+	"\x14ListProcessesRequest\"Q\n" +
+	"\x15ListProcessesResponse\x128\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x1a.skerry.sandbox.v1.ProcessR\tprocesses\"\x93\x01\n" +
+	"\aProcess\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x17\n" +
+	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x18\n" +
+	"\acommand\x18\x03 \x01(\tR\acommand\x12&\n" +
+	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\x12\x1b\n" +
+	"\trss_bytes\x18\x05 \x01(\x03R\brssBytes\"&\n" +
+	"\x12KillProcessRequest\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x05R\x03pid\"\x15\n" +
+	"\x13KillProcessResponse\"E\n" +
 	"\x13HoldDeadlineRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x15\n" +
 	"\x06for_ms\x18\x02 \x01(\rR\x05forMs\"\x16\n" +
@@ -2967,7 +3254,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x02 \x01(\bR\trecursive\"\x10\n" +
-	"\x0eRemoveResponse2\xe7\f\n" +
+	"\x0eRemoveResponse2\xa9\x0e\n" +
 	"\x0eSandboxService\x12M\n" +
 	"\x06Status\x12 .skerry.sandbox.v1.StatusRequest\x1a!.skerry.sandbox.v1.StatusResponse\x12@\n" +
 	"\x03Run\x12\x1d.skerry.sandbox.v1.RunRequest\x1a\x18.skerry.sandbox.v1.Event0\x01\x12F\n" +
@@ -2976,7 +3263,9 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"WriteStdin\x12$.skerry.sandbox.v1.WriteStdinRequest\x1a%.skerry.sandbox.v1.WriteStdinResponse\x12M\n" +
 	"\x06Signal\x12 .skerry.sandbox.v1.SignalRequest\x1a!.skerry.sandbox.v1.SignalResponse\x12M\n" +
 	"\x06Resize\x12 .skerry.sandbox.v1.ResizeRequest\x1a!.skerry.sandbox.v1.ResizeResponse\x12G\n" +
-	"\x04Kill\x12\x1e.skerry.sandbox.v1.KillRequest\x1a\x1f.skerry.sandbox.v1.KillResponse\x12_\n" +
+	"\x04Kill\x12\x1e.skerry.sandbox.v1.KillRequest\x1a\x1f.skerry.sandbox.v1.KillResponse\x12b\n" +
+	"\rListProcesses\x12'.skerry.sandbox.v1.ListProcessesRequest\x1a(.skerry.sandbox.v1.ListProcessesResponse\x12\\\n" +
+	"\vKillProcess\x12%.skerry.sandbox.v1.KillProcessRequest\x1a&.skerry.sandbox.v1.KillProcessResponse\x12_\n" +
 	"\fHoldDeadline\x12&.skerry.sandbox.v1.HoldDeadlineRequest\x1a'.skerry.sandbox.v1.HoldDeadlineResponse\x12\\\n" +
 	"\vOpenContext\x12%.skerry.sandbox.v1.OpenContextRequest\x1a&.skerry.sandbox.v1.OpenContextResponse\x12k\n" +
 	"\x10InterruptContext\x12*.skerry.sandbox.v1.InterruptContextRequest\x1a+.skerry.sandbox.v1.InterruptContextResponse\x12_\n" +
@@ -3004,7 +3293,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_sandboxapi_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_internal_sandboxapi_v1_sandbox_proto_goTypes = []any{
 	(Exit_Status)(0),                 // 0: skerry.sandbox.v1.Exit.Status
 	(*StatusRequest)(nil),            // 1: skerry.sandbox.v1.StatusRequest
@@ -3038,21 +3327,26 @@ var file_internal_sandboxapi_v1_sandbox_proto_goTypes = []any{
 	(*ResizeResponse)(nil),           // 29: skerry.sandbox.v1.ResizeResponse
 	(*KillRequest)(nil),              // 30: skerry.sandbox.v1.KillRequest
 	(*KillResponse)(nil),             // 31: skerry.sandbox.v1.KillResponse
-	(*HoldDeadlineRequest)(nil),      // 32: skerry.sandbox.v1.HoldDeadlineRequest
-	(*HoldDeadlineResponse)(nil),     // 33: skerry.sandbox.v1.HoldDeadlineResponse
-	(*ForgetRequest)(nil),            // 34: skerry.sandbox.v1.ForgetRequest
-	(*ForgetResponse)(nil),           // 35: skerry.sandbox.v1.ForgetResponse
-	(*FileInfo)(nil),                 // 36: skerry.sandbox.v1.FileInfo
-	(*StatRequest)(nil),              // 37: skerry.sandbox.v1.StatRequest
-	(*ListDirRequest)(nil),           // 38: skerry.sandbox.v1.ListDirRequest
-	(*ListDirResponse)(nil),          // 39: skerry.sandbox.v1.ListDirResponse
-	(*ReadFileRequest)(nil),          // 40: skerry.sandbox.v1.ReadFileRequest
-	(*FileChunk)(nil),                // 41: skerry.sandbox.v1.FileChunk
-	(*WriteFileRequest)(nil),         // 42: skerry.sandbox.v1.WriteFileRequest
-	(*MakeDirRequest)(nil),           // 43: skerry.sandbox.v1.MakeDirRequest
-	(*MoveRequest)(nil),              // 44: skerry.sandbox.v1.MoveRequest
-	(*RemoveRequest)(nil),            // 45: skerry.sandbox.v1.RemoveRequest
-	(*RemoveResponse)(nil),           // 46: skerry.sandbox.v1.RemoveResponse
+	(*ListProcessesRequest)(nil),     // 32: skerry.sandbox.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil),    // 33: skerry.sandbox.v1.ListProcessesResponse
+	(*Process)(nil),                  // 34: skerry.sandbox.v1.Process
+	(*KillProcessRequest)(nil),       // 35: skerry.sandbox.v1.KillProcessRequest
+	(*KillProcessResponse)(nil),      // 36: skerry.sandbox.v1.KillProcessResponse
+	(*HoldDeadlineRequest)(nil),      // 37: skerry.sandbox.v1.HoldDeadlineRequest
+	(*HoldDeadlineResponse)(nil),     // 38: skerry.sandbox.v1.HoldDeadlineResponse
+	(*ForgetRequest)(nil),            // 39: skerry.sandbox.v1.ForgetRequest
+	(*ForgetResponse)(nil),           // 40: skerry.sandbox.v1.ForgetResponse
+	(*FileInfo)(nil),                 // 41: skerry.sandbox.v1.FileInfo
+	(*StatRequest)(nil),              // 42: skerry.sandbox.v1.StatRequest
+	(*ListDirRequest)(nil),           // 43: skerry.sandbox.v1.ListDirRequest
+	(*ListDirResponse)(nil),          // 44: skerry.sandbox.v1.ListDirResponse
+	(*ReadFileRequest)(nil),          // 45: skerry.sandbox.v1.ReadFileRequest
+	(*FileChunk)(nil),                // 46: skerry.sandbox.v1.FileChunk
+	(*WriteFileRequest)(nil),         // 47: skerry.sandbox.v1.WriteFileRequest
+	(*MakeDirRequest)(nil),           // 48: skerry.sandbox.v1.MakeDirRequest
+	(*MoveRequest)(nil),              // 49: skerry.sandbox.v1.MoveRequest
+	(*RemoveRequest)(nil),            // 50: skerry.sandbox.v1.RemoveRequest
+	(*RemoveResponse)(nil),           // 51: skerry.sandbox.v1.RemoveResponse
 }
 var file_internal_sandboxapi_v1_sandbox_proto_depIdxs = []int32{
 	6,  // 0: skerry.sandbox.v1.StatusResponse.execs:type_name -> skerry.sandbox.v1.ExecStatus
@@ -3069,52 +3363,57 @@ var file_internal_sandboxapi_v1_sandbox_proto_depIdxs = []int32{
 	22, // 11: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
 	22, // 12: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
 	15, // 13: skerry.sandbox.v1.ResizeRequest.size:type_name -> skerry.sandbox.v1.TerminalSize
-	36, // 14: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
-	1,  // 15: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
-	14, // 16: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
-	23, // 17: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
-	24, // 18: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
-	26, // 19: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
-	28, // 20: skerry.sandbox.v1.SandboxService.Resize:input_type -> skerry.sandbox.v1.ResizeRequest
-	30, // 21: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
-	32, // 22: skerry.sandbox.v1.SandboxService.HoldDeadline:input_type -> skerry.sandbox.v1.HoldDeadlineRequest
-	8,  // 23: skerry.sandbox.v1.SandboxService.OpenContext:input_type -> skerry.sandbox.v1.OpenContextRequest
-	10, // 24: skerry.sandbox.v1.SandboxService.InterruptContext:input_type -> skerry.sandbox.v1.InterruptContextRequest
-	12, // 25: skerry.sandbox.v1.SandboxService.CloseContext:input_type -> skerry.sandbox.v1.CloseContextRequest
-	4,  // 26: skerry.sandbox.v1.SandboxService.Warm:input_type -> skerry.sandbox.v1.WarmRequest
-	34, // 27: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
-	37, // 28: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
-	38, // 29: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
-	40, // 30: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
-	42, // 31: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
-	43, // 32: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
-	44, // 33: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
-	45, // 34: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
-	2,  // 35: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
-	18, // 36: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
-	18, // 37: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
-	25, // 38: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
-	27, // 39: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
-	29, // 40: skerry.sandbox.v1.SandboxService.Resize:output_type -> skerry.sandbox.v1.ResizeResponse
-	31, // 41: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
-	33, // 42: skerry.sandbox.v1.SandboxService.HoldDeadline:output_type -> skerry.sandbox.v1.HoldDeadlineResponse
-	9,  // 43: skerry.sandbox.v1.SandboxService.OpenContext:output_type -> skerry.sandbox.v1.OpenContextResponse
-	11, // 44: skerry.sandbox.v1.SandboxService.InterruptContext:output_type -> skerry.sandbox.v1.InterruptContextResponse
-	13, // 45: skerry.sandbox.v1.SandboxService.CloseContext:output_type -> skerry.sandbox.v1.CloseContextResponse
-	5,  // 46: skerry.sandbox.v1.SandboxService.Warm:output_type -> skerry.sandbox.v1.WarmResponse
-	35, // 47: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
-	36, // 48: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
-	39, // 49: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
-	41, // 50: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
-	36, // 51: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
-	36, // 52: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
-	36, // 53: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
-	46, // 54: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
-	35, // [35:55] is the sub-list for method output_type
-	15, // [15:35] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	34, // 14: skerry.sandbox.v1.ListProcessesResponse.processes:type_name -> skerry.sandbox.v1.Process
+	41, // 15: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
+	1,  // 16: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
+	14, // 17: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
+	23, // 18: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
+	24, // 19: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
+	26, // 20: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
+	28, // 21: skerry.sandbox.v1.SandboxService.Resize:input_type -> skerry.sandbox.v1.ResizeRequest
+	30, // 22: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
+	32, // 23: skerry.sandbox.v1.SandboxService.ListProcesses:input_type -> skerry.sandbox.v1.ListProcessesRequest
+	35, // 24: skerry.sandbox.v1.SandboxService.KillProcess:input_type -> skerry.sandbox.v1.KillProcessRequest
+	37, // 25: skerry.sandbox.v1.SandboxService.HoldDeadline:input_type -> skerry.sandbox.v1.HoldDeadlineRequest
+	8,  // 26: skerry.sandbox.v1.SandboxService.OpenContext:input_type -> skerry.sandbox.v1.OpenContextRequest
+	10, // 27: skerry.sandbox.v1.SandboxService.InterruptContext:input_type -> skerry.sandbox.v1.InterruptContextRequest
+	12, // 28: skerry.sandbox.v1.SandboxService.CloseContext:input_type -> skerry.sandbox.v1.CloseContextRequest
+	4,  // 29: skerry.sandbox.v1.SandboxService.Warm:input_type -> skerry.sandbox.v1.WarmRequest
+	39, // 30: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
+	42, // 31: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
+	43, // 32: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
+	45, // 33: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
+	47, // 34: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
+	48, // 35: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
+	49, // 36: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
+	50, // 37: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
+	2,  // 38: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
+	18, // 39: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
+	18, // 40: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
+	25, // 41: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
+	27, // 42: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
+	29, // 43: skerry.sandbox.v1.SandboxService.Resize:output_type -> skerry.sandbox.v1.ResizeResponse
+	31, // 44: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
+	33, // 45: skerry.sandbox.v1.SandboxService.ListProcesses:output_type -> skerry.sandbox.v1.ListProcessesResponse
+	36, // 46: skerry.sandbox.v1.SandboxService.KillProcess:output_type -> skerry.sandbox.v1.KillProcessResponse
+	38, // 47: skerry.sandbox.v1.SandboxService.HoldDeadline:output_type -> skerry.sandbox.v1.HoldDeadlineResponse
+	9,  // 48: skerry.sandbox.v1.SandboxService.OpenContext:output_type -> skerry.sandbox.v1.OpenContextResponse
+	11, // 49: skerry.sandbox.v1.SandboxService.InterruptContext:output_type -> skerry.sandbox.v1.InterruptContextResponse
+	13, // 50: skerry.sandbox.v1.SandboxService.CloseContext:output_type -> skerry.sandbox.v1.CloseContextResponse
+	5,  // 51: skerry.sandbox.v1.SandboxService.Warm:output_type -> skerry.sandbox.v1.WarmResponse
+	40, // 52: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
+	41, // 53: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
+	44, // 54: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
+	46, // 55: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
+	41, // 56: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
+	41, // 57: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
+	41, // 58: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
+	51, // 59: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
+	38, // [38:60] is the sub-list for method output_type
+	16, // [16:38] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_internal_sandboxapi_v1_sandbox_proto_init() }
@@ -3133,7 +3432,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_sandboxapi_v1_sandbox_proto_rawDesc), len(file_internal_sandboxapi_v1_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   46,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

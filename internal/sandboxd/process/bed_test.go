@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/procfs"
 )
 
 // bed is a Manager with the test binary as supervisor and this process in the place of PID 1.
@@ -28,7 +30,7 @@ func newBed(t *testing.T, change ...func(*Options)) *bed {
 	b := &bed{T: t, spill: t.TempDir()}
 	o := Options{
 		Supervisor: []string{exe, SuperviseCommand}, Orphans: true, SpillRoot: b.spill,
-		OOMCounters: OOMCounters, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		OOMCounters: procfs.OOMCounters, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for _, c := range change {
 		c(&o)
@@ -45,13 +47,13 @@ func newBed(t *testing.T, change ...func(*Options)) *bed {
 
 // noChildren fails when a process that this one started, or a zombie of one, is left.
 func (b *bed) noChildren() {
-	procs, err := scanProc()
+	procs, err := procfs.Scan()
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, p := range procs {
-		if p.parent == os.Getpid() {
-			b.Errorf("process %d is left (zombie: %v)", p.pid, p.zombie)
+		if p.Parent == os.Getpid() {
+			b.Errorf("process %d is left (zombie: %v)", p.PID, p.Zombie)
 		}
 	}
 }

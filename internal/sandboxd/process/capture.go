@@ -94,9 +94,8 @@ func (c *capture) finish() Stream {
 
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, MaxChunk); return &b }}
 
-// read takes all of a pipe whose read end does not block, and closes it. ended cuts pauses short.
+// read takes all of a pipe whose read end does not block. ended cuts pauses short.
 func (c *capture) read(pipe *os.File, ended <-chan struct{}) {
-	defer pipe.Close()
 	raw, err := pipe.SyscallConn()
 	if err != nil {
 		return

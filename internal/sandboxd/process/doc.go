@@ -17,6 +17,9 @@
 // A Session is a command that outlives execs and serves them one after the other, such as an
 // interpreter that keeps its variables. It has a supervisor for as long as it lives.
 //
+// Processes that outlive a command whose Request says Leave stay with its supervisor: left has these trees, at most MaxLeft.
+// They are reaped there, can be listed and killed, and end with the Manager. Every other exec ends all that it started.
+//
 // Commands share the uid of sandboxd. One can kill the supervisor of another exec: that exec ends as
 // killed, its orphans fall to PID 1, and PID 1 kills them.
 //
@@ -24,5 +27,5 @@
 // supervisor is sent under either, with a deadline. wardens.forkMu is held for reading while a supervisor is started, and
 // for writing while children are reaped or looked over; then wardens.mu, which guards the lists of supervisors. tap.mu
 // is held while a piece of output is read and put where it belongs. eventLog.mu may be taken under all of them, and
-// takes none. stdin.mu and terminal.mu are taken last, for a few fields or one call of the terminal.
+// takes none; left.mu may be taken under Exec.mu. stdin.mu and terminal.mu are taken last, for a few fields or one call of the terminal.
 package process

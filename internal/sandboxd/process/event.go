@@ -46,6 +46,8 @@ type Exit struct {
 	MaxRSS         int64 // bytes, of the largest process
 	Stdout, Stderr Stream
 	Reason         string
+	Left           int  // processes that the command left; 0: all that it started is gone
+	LeftTooMany    bool // it would have left some, and too many other execs have
 
 	// Of an exec in a Session.
 	Results []json.RawMessage // what it displayed, as the Session sent it: data, at most 8 MiB together
@@ -74,6 +76,7 @@ var (
 	ErrNoStdin    = errors.New("stdin of the exec is not open")
 	ErrOutOfRange = errors.New("the exec has fewer events")
 	ErrNoTerminal = errors.New("the exec has no terminal")
+	ErrNoProcess  = errors.New("no exec left such a process")
 )
 
 // maxLive bounds the events that are kept of a terminal: a person who types makes small ones.

@@ -63,6 +63,9 @@ type Request struct {
 	// Kill ends the Session. Timeout interrupts first, and ends it only when that does not help.
 	Session *Session
 	Frame   []byte
+	// Leave lets processes outlive the command: the exec ends with it, and they stay. It is for commands that nothing
+	// started ahead.
+	Leave bool
 	// Refuse makes the exec end as FailedToStart at once, with this reason and CodeNoInterpreter.
 	Refuse string
 	// Cleanup runs after the exit event. It is not called when Start returned an error, or an exec
@@ -108,6 +111,8 @@ func (r *Request) check() error {
 		return fmt.Errorf("max_output_bytes %d is above %d", r.MaxOutput, maxOutput)
 	case len(r.Frame) > maxRequest:
 		return fmt.Errorf("code and environment of %d bytes, the limit is %d", len(r.Frame), maxRequest)
+	case r.Leave && (r.Standby != nil || r.Session != nil):
+		return errors.New("only a command can leave processes")
 	case r.MaxSpill < 0:
 		return fmt.Errorf("max_spill_bytes %d", r.MaxSpill)
 	}
@@ -298,7 +303,7 @@ func (e *Exec) askEnd() {
 // run does everything from the first to the last event.
 func (e *Exec) run() {
 	defer e.deadline.Stop()
-	oomBefore := e.m.oom.kills()
+	oomBefore := e.m.oom.Kills()
 	x := &Exit{Status: FailedToStart, Code: CodeNoInterpreter, Reason: e.req.Refuse}
 	switch {
 	case e.req.Refuse != "":
@@ -319,7 +324,7 @@ func (e *Exec) run() {
 		x.Status, x.Code, x.Reason = TimedOut, 0, ""
 	case e.cause == causeKill && x.Status != FailedToStart:
 		x.Status, x.Code, x.Reason = Killed, 0, ""
-	case died && e.m.oom.kills() > oomBefore:
+	case died && e.m.oom.Kills() > oomBefore:
 		x.Status, x.Code, x.Reason = OOM, 0, "out of memory"
 	}
 	e.keptBytes = e.log.bytes + len(x.Stdout.Tail) + len(x.Stderr.Tail)
@@ -447,7 +452,7 @@ func (e *Exec) handOver(p *pipes) (*warden, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := message{Kind: msgRun, Serial: e.serial, Argv: e.req.Argv, Env: e.req.Env, Cwd: e.req.Cwd, Terminal: e.req.Terminal != nil}
+		m := message{Kind: msgRun, Serial: e.serial, Argv: e.req.Argv, Env: e.req.Env, Cwd: e.req.Cwd, Terminal: e.req.Terminal != nil, Leave: e.req.Leave}
 		if last = sup.send(m, p.theirs[0], p.theirs[1], p.theirs[2]); last == nil {
 			return sup, nil
 		}
@@ -467,7 +472,7 @@ func (e *Exec) adopt(sup *warden) {
 	}
 }
 
-// await waits for the report of the supervisor: the tree is gone then.
+// await waits for the report of the supervisor: the tree is gone then, or left.
 func (e *Exec) await(sup *warden, x *Exit) {
 	m, err := readMessage(sup.conn, maxReport)
 	if err != nil || m.Kind != msgExit {
@@ -478,6 +483,15 @@ func (e *Exec) await(sup *warden, x *Exit) {
 	x.Status, x.Code = Exited, m.Code
 	if m.Signal != 0 {
 		x.Code, x.Reason = 128+m.Signal, signalReason(m.Signal)
+	}
+	if m.Left > 0 {
+		if e.m.left.take(e, sup, m.Left, x) {
+			return
+		}
+		if m, err = readMessage(sup.conn, maxReport); err != nil || m.Kind != msgGone {
+			e.giveUp(sup, err, x)
+			return
+		}
 	}
 	e.mu.Lock()
 	e.sup, e.over = nil, true
@@ -529,12 +543,25 @@ func (e *Exec) collect(p *pipes, gone <-chan struct{}) func(*Exit) {
 		})
 	}
 	return func(x *Exit) {
+		late := drainTime
+		if x.Left > 0 { // they may have it open for hours; what the command itself wrote is there
+			late = 0
+		}
 		for _, f := range p.out {
 			if f != nil {
-				_ = f.SetReadDeadline(time.Now().Add(drainTime))
+				_ = f.SetReadDeadline(time.Now().Add(late))
 			}
 		}
 		wg.Wait()
+		for _, f := range p.out {
+			switch {
+			case f == nil:
+			case x.Left > 0 && p.out[1] != nil:
+				e.m.left.discard(e.id, f)
+			default: // a terminal hangs up
+				_ = f.Close()
+			}
+		}
 		x.Stdout, x.Stderr = streams[0], streams[1]
 	}
 }

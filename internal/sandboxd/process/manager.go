@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/procfs"
 )
 
 // Limits of a Manager.
@@ -44,7 +46,8 @@ type Manager struct {
 	opts    Options
 	log     *slog.Logger
 	wardens *wardens
-	oom     oomCounter
+	oom     procfs.OOMCounter
+	left    *left
 
 	mu       sync.Mutex
 	execs    map[string]*Exec
@@ -73,7 +76,8 @@ func New(opts Options) (*Manager, error) {
 		opts:     opts,
 		log:      opts.Log,
 		wardens:  &wardens{argv: opts.Supervisor, orphan: opts.Orphans, live: map[int]*warden{}},
-		oom:      openOOMCounter(opts.OOMCounters),
+		left:     &left{trees: map[string]*leftTree{}},
+		oom:      procfs.OpenOOMCounter(opts.OOMCounters),
 		execs:    map[string]*Exec{},
 		standbys: map[*Standby]bool{},
 		zygotes:  map[*Zygote]bool{},
@@ -86,6 +90,7 @@ func New(opts Options) (*Manager, error) {
 		defer signal.Stop(children)
 		m.reapLoop(children)
 	})
+	m.left.wardens = m.wardens
 	m.wardens.wg.Go(func() { m.wardens.warm(warmSupervisors) })
 	return m, nil
 }
@@ -252,8 +257,9 @@ func (m *Manager) Close(ctx context.Context) {
 	for _, s := range sessions {
 		<-s.gone // bounded: see Session.kill
 	}
+	m.left.close()
 	m.wardens.close(time.Second)
 	close(m.stop)
 	m.wg.Wait()
-	m.oom.close()
+	m.oom.Close()
 }

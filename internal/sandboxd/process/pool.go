@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/procfs"
 )
 
 const (
@@ -182,14 +184,14 @@ func (w *wardens) reapOne(pid int) bool {
 }
 
 // orphans lists the processes that fell to this one because their supervisor died, with all their
-// descendants.
+// procfs.Descendants.
 func (w *wardens) orphans() []int {
 	if !w.orphan {
 		return nil
 	}
 	w.forkMu.Lock() // else a supervisor that is being started looks like one of them
 	defer w.forkMu.Unlock()
-	procs, err := scanProc()
+	procs, err := procfs.Scan()
 	if err != nil {
 		return nil
 	}
@@ -197,22 +199,22 @@ func (w *wardens) orphans() []int {
 	w.mu.Lock()
 	var roots []int
 	for _, p := range procs {
-		if p.parent == self && w.live[p.pid] == nil && !p.zombie {
-			roots = append(roots, p.pid)
+		if p.Parent == self && w.live[p.PID] == nil && !p.Zombie {
+			roots = append(roots, p.PID)
 		}
 	}
 	w.mu.Unlock()
-	return append(roots, descendants(procs, roots...)...)
+	return append(roots, procfs.Descendants(procs, roots...)...)
 }
 
 // kill ends a supervisor that does not do its work, with its whole tree, and waits up to bound.
 func (w *wardens) kill(sup *warden, bound time.Duration) (gone bool) {
 	tree := func() []int {
-		procs, err := scanProc()
+		procs, err := procfs.Scan()
 		if err != nil {
 			return nil
 		}
-		return descendants(procs, sup.pid)
+		return procfs.Descendants(procs, sup.pid)
 	}
 	deadline := time.Now().Add(bound)
 	if !sup.gone() {

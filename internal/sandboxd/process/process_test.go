@@ -18,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/procfs"
 )
 
 func TestMain(m *testing.M) {
@@ -266,13 +268,13 @@ while True:
 	if got.Status != TimedOut || time.Since(start) > 20*time.Second {
 		t.Errorf("status %d after %v", got.Status, time.Since(start))
 	}
-	procs, err := scanProc()
+	procs, err := procfs.Scan()
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.m.wardens.mu.Lock()
 	defer b.m.wardens.mu.Unlock()
-	for _, pid := range descendants(procs, os.Getpid()) {
+	for _, pid := range procfs.Descendants(procs, os.Getpid()) {
 		if b.m.wardens.live[pid] == nil {
 			t.Errorf("process %d is left", pid)
 		}
@@ -522,7 +524,7 @@ func BenchmarkExecTrue(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := New(Options{Supervisor: []string{exe, SuperviseCommand}, SpillRoot: b.TempDir(), OOMCounters: OOMCounters, Log: slog.New(slog.DiscardHandler)})
+	m, err := New(Options{Supervisor: []string{exe, SuperviseCommand}, SpillRoot: b.TempDir(), OOMCounters: procfs.OOMCounters, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -540,11 +542,11 @@ func BenchmarkExecTrue(b *testing.B) {
 
 // BenchmarkOOMCounter is what each exec pays to tell whether the kernel killed it.
 func BenchmarkOOMCounter(b *testing.B) {
-	c := openOOMCounter(OOMCounters)
-	defer c.close()
+	c := procfs.OpenOOMCounter(procfs.OOMCounters)
+	defer c.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		c.kills()
+		c.Kills()
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/procfs"
 )
 
 const (
@@ -348,7 +350,7 @@ func (s *Session) serve(e *Exec) *Exit {
 	for i, name := range []string{"stdout", "stderr"} {
 		s.taps[i].begin(e.capture(i == 1, name))
 	}
-	before := usageOf(s.pid)
+	before := procfs.UsageOf(s.pid)
 	e.log.started(s.pid)
 	frame := e.req.Frame
 	s.m.wg.Go(func() { // a command that does not read must not keep us from the deadline
@@ -358,7 +360,7 @@ func (s *Session) serve(e *Exec) *Exit {
 	})
 	x := s.attend(e, r)
 	if !x.Lost {
-		x.CPU, x.MaxRSS = usageOf(s.pid).since(before)
+		x.CPU, x.MaxRSS = procfs.UsageOf(s.pid).Since(before)
 	}
 	x.Stdout, x.Stderr = s.taps[0].finish(), s.taps[1].finish()
 	return x

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/filter"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/procfs"
 )
 
 // A supervisor is one goroutine that only ever blocks in system calls. So it needs few threads, which
@@ -30,6 +32,9 @@ const (
 	// idlePoll bounds how long an orphan of a running exec stays a zombie when its SIGCHLD did not
 	// interrupt poll.
 	idlePoll = 500 * time.Millisecond
+	// leaveAfter is how long processes that outlive their command may take to end, before they count as left. So the last
+	// part of a pipeline that nothing waits for is no left process.
+	leaveAfter = 50 * time.Millisecond
 )
 
 // SuperviseCommand is the argument that makes a binary a supervisor.
@@ -84,6 +89,7 @@ type supervisor struct {
 	serial uint64
 	main   int
 	status syscall.WaitStatus
+	leave  bool // what outlives main
 	ended  bool // main is reaped
 	none   bool // no child is left
 	cpu    time.Duration
@@ -119,6 +125,7 @@ func (s *supervisor) harden() error {
 // run serves one run message. It returns false when sandboxd is gone.
 func (s *supervisor) run(m message, files []int) bool {
 	s.begin(m.Serial, 0)
+	s.leave = m.Leave
 	pidfd := -1
 	why := s.start(m, files, &pidfd)
 	closeAll(files)
@@ -130,23 +137,71 @@ func (s *supervisor) run(m message, files []int) bool {
 }
 
 func (s *supervisor) begin(serial uint64, pid int) {
-	s.serial, s.main, s.status, s.ended, s.none, s.cpu, s.rss = serial, pid, 0, false, false, 0, 0
+	s.serial, s.main, s.status, s.leave, s.ended, s.none, s.cpu, s.rss = serial, pid, 0, false, false, false, 0, 0
 }
 
-// finish stays with the command until its tree is gone, and says how it ended.
+// finish stays with the command until its tree is gone, and says how it ended. What the command may leave, it stays with
+// after that.
 func (s *supervisor) finish(pidfd int) bool {
 	alive := s.wait(pidfd)
 	if pidfd >= 0 {
 		_ = unix.Close(pidfd)
 	}
-	s.endTree()
-	m := message{Kind: msgExit, Serial: s.serial, CPU: s.cpu.Microseconds(), MaxRSS: s.rss}
+	left := 0
+	if s.ended && s.leave {
+		left = s.outlived()
+	}
+	if left == 0 {
+		s.endTree()
+	}
+	m := message{Kind: msgExit, Serial: s.serial, Left: left, CPU: s.cpu.Microseconds(), MaxRSS: s.rss}
 	if s.status.Signaled() {
 		m.Signal = int(s.status.Signal())
 	} else {
 		m.Code = s.status.ExitStatus()
 	}
-	return s.send(m) && alive
+	alive = s.send(m) && alive
+	if left > 0 {
+		return s.keep()
+	}
+	return alive
+}
+
+// outlived counts the processes that outlive the command, once they had leaveAfter to end.
+func (s *supervisor) outlived() int {
+	const rounds = 10
+	for range rounds {
+		if s.reap(); s.alone() {
+			return 0
+		}
+		ts := unix.NsecToTimespec(int64(leaveAfter / rounds))
+		_ = unix.Nanosleep(&ts, nil) // a SIGCHLD ends it early
+	}
+	s.reap()
+	return len(s.tree())
+}
+
+// keep stays with what a command left until none of it is there, or sandboxd asks for its end. It returns false when sandboxd
+// is gone.
+func (s *supervisor) keep() bool {
+	fds := []unix.PollFd{{Fd: controlFD, Events: unix.POLLIN}}
+	for {
+		if s.reap(); s.alone() {
+			return s.send(message{Kind: msgGone, Serial: s.serial})
+		}
+		fds[0].Revents = 0
+		if _, err := unix.Poll(fds, int(idlePoll.Milliseconds())); err != nil || fds[0].Revents == 0 {
+			continue
+		}
+		m, files, err := s.receive()
+		closeAll(files)
+		if err != nil || m.Kind == msgKill && m.Serial == s.serial {
+			s.endTree()
+		}
+		if err != nil {
+			return false
+		}
+	}
 }
 
 // adopt serves the run of a process that the command has forked and that fell to this one. The command itself is left
@@ -271,11 +326,11 @@ func (s *supervisor) reap() {
 }
 
 func (s *supervisor) tree() []int {
-	procs, err := scanProc()
+	procs, err := procfs.Scan()
 	if err != nil {
 		return nil
 	}
-	tree := descendants(procs, s.self)
+	tree := procfs.Descendants(procs, s.self)
 	if s.kept != 0 {
 		tree = slices.DeleteFunc(tree, func(pid int) bool { return pid == s.kept })
 	}
@@ -287,7 +342,7 @@ func (s *supervisor) alone() bool {
 	if s.none || s.kept == 0 || s.keptEnded {
 		return s.none
 	}
-	only, _ := onlyChild(s.kept)
+	only, _ := procfs.OnlyChild(s.kept)
 	return only
 }
 

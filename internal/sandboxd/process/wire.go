@@ -27,7 +27,8 @@ const (
 	msgSignal  messageKind = "signal"  // to the supervisor: signal every process of the tree, or the command's group
 	msgStarted messageKind = "started" // from the supervisor
 	msgFailed  messageKind = "failed"  // from the supervisor: nothing was started
-	msgExit    messageKind = "exit"    // from the supervisor: the tree is gone
+	msgExit    messageKind = "exit"    // from the supervisor: the tree is gone, or Left processes of it stay
+	msgGone    messageKind = "gone"    // from the supervisor, after such an exit: they are gone
 )
 
 type message struct {
@@ -38,6 +39,10 @@ type message struct {
 	Cwd  string   `json:"cwd,omitempty"`
 	// Terminal: descriptor 0 of the command is a terminal, which becomes its controlling one.
 	Terminal bool `json:"terminal,omitempty"`
+
+	// Leave: what the command started stays when the command itself has ended.
+	Leave bool `json:"leave,omitempty"`
+	Left  int  `json:"left,omitempty"` // msgExit: processes that stay, until msgGone
 
 	// Group: msgSignal is for the process group of the command only.
 	Group bool `json:"group,omitempty"`

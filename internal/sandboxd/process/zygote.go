@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/procfs"
 )
 
 // Zygote is a command that makes the commands of execs by forking itself: an interpreter, say, that has
@@ -44,7 +46,7 @@ func CanFork() bool {
 		return false
 	}
 	_ = unix.Close(pidfd)
-	_, ok := onlyChild(0)
+	_, ok := procfs.OnlyChild(0)
 	return ok
 }
 

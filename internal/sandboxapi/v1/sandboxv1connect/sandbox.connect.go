@@ -55,6 +55,12 @@ const (
 	SandboxServiceResizeProcedure = "/skerry.sandbox.v1.SandboxService/Resize"
 	// SandboxServiceKillProcedure is the fully-qualified name of the SandboxService's Kill RPC.
 	SandboxServiceKillProcedure = "/skerry.sandbox.v1.SandboxService/Kill"
+	// SandboxServiceListProcessesProcedure is the fully-qualified name of the SandboxService's
+	// ListProcesses RPC.
+	SandboxServiceListProcessesProcedure = "/skerry.sandbox.v1.SandboxService/ListProcesses"
+	// SandboxServiceKillProcessProcedure is the fully-qualified name of the SandboxService's
+	// KillProcess RPC.
+	SandboxServiceKillProcessProcedure = "/skerry.sandbox.v1.SandboxService/KillProcess"
 	// SandboxServiceHoldDeadlineProcedure is the fully-qualified name of the SandboxService's
 	// HoldDeadline RPC.
 	SandboxServiceHoldDeadlineProcedure = "/skerry.sandbox.v1.SandboxService/HoldDeadline"
@@ -105,8 +111,13 @@ type SandboxServiceClient interface {
 	// exec has no terminal, or has ended.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
-	// Returns once the tree is gone. Killing an ended exec is no error.
+	// Returns once the tree is gone. Killing an ended exec is no error, and ends what it left.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
+	// ListProcesses lists what execs left: see RunRequest.leave_processes.
+	ListProcesses(context.Context, *connect.Request[v1.ListProcessesRequest]) (*connect.Response[v1.ListProcessesResponse], error)
+	// KillProcess ends one of these with all below it, and returns once they are gone. NotFound: no exec
+	// left it.
+	KillProcess(context.Context, *connect.Request[v1.KillProcessRequest]) (*connect.Response[v1.KillProcessResponse], error)
 	// HoldDeadline stops the clock of an exec's deadline, for what it waits for is a person. It goes on after
 	// for_ms, unless it is held again before; with for_ms 0 at once. So nothing is held by a server that died.
 	// Holding an exec that has ended is no error.
@@ -189,6 +200,18 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+SandboxServiceKillProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Kill")),
+			connect.WithClientOptions(opts...),
+		),
+		listProcesses: connect.NewClient[v1.ListProcessesRequest, v1.ListProcessesResponse](
+			httpClient,
+			baseURL+SandboxServiceListProcessesProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("ListProcesses")),
+			connect.WithClientOptions(opts...),
+		),
+		killProcess: connect.NewClient[v1.KillProcessRequest, v1.KillProcessResponse](
+			httpClient,
+			baseURL+SandboxServiceKillProcessProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("KillProcess")),
 			connect.WithClientOptions(opts...),
 		),
 		holdDeadline: connect.NewClient[v1.HoldDeadlineRequest, v1.HoldDeadlineResponse](
@@ -281,6 +304,8 @@ type sandboxServiceClient struct {
 	signal           *connect.Client[v1.SignalRequest, v1.SignalResponse]
 	resize           *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
 	kill             *connect.Client[v1.KillRequest, v1.KillResponse]
+	listProcesses    *connect.Client[v1.ListProcessesRequest, v1.ListProcessesResponse]
+	killProcess      *connect.Client[v1.KillProcessRequest, v1.KillProcessResponse]
 	holdDeadline     *connect.Client[v1.HoldDeadlineRequest, v1.HoldDeadlineResponse]
 	openContext      *connect.Client[v1.OpenContextRequest, v1.OpenContextResponse]
 	interruptContext *connect.Client[v1.InterruptContextRequest, v1.InterruptContextResponse]
@@ -329,6 +354,16 @@ func (c *sandboxServiceClient) Resize(ctx context.Context, req *connect.Request[
 // Kill calls skerry.sandbox.v1.SandboxService.Kill.
 func (c *sandboxServiceClient) Kill(ctx context.Context, req *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error) {
 	return c.kill.CallUnary(ctx, req)
+}
+
+// ListProcesses calls skerry.sandbox.v1.SandboxService.ListProcesses.
+func (c *sandboxServiceClient) ListProcesses(ctx context.Context, req *connect.Request[v1.ListProcessesRequest]) (*connect.Response[v1.ListProcessesResponse], error) {
+	return c.listProcesses.CallUnary(ctx, req)
+}
+
+// KillProcess calls skerry.sandbox.v1.SandboxService.KillProcess.
+func (c *sandboxServiceClient) KillProcess(ctx context.Context, req *connect.Request[v1.KillProcessRequest]) (*connect.Response[v1.KillProcessResponse], error) {
+	return c.killProcess.CallUnary(ctx, req)
 }
 
 // HoldDeadline calls skerry.sandbox.v1.SandboxService.HoldDeadline.
@@ -413,8 +448,13 @@ type SandboxServiceHandler interface {
 	// exec has no terminal, or has ended.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
-	// Returns once the tree is gone. Killing an ended exec is no error.
+	// Returns once the tree is gone. Killing an ended exec is no error, and ends what it left.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
+	// ListProcesses lists what execs left: see RunRequest.leave_processes.
+	ListProcesses(context.Context, *connect.Request[v1.ListProcessesRequest]) (*connect.Response[v1.ListProcessesResponse], error)
+	// KillProcess ends one of these with all below it, and returns once they are gone. NotFound: no exec
+	// left it.
+	KillProcess(context.Context, *connect.Request[v1.KillProcessRequest]) (*connect.Response[v1.KillProcessResponse], error)
 	// HoldDeadline stops the clock of an exec's deadline, for what it waits for is a person. It goes on after
 	// for_ms, unless it is held again before; with for_ms 0 at once. So nothing is held by a server that died.
 	// Holding an exec that has ended is no error.
@@ -493,6 +533,18 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		SandboxServiceKillProcedure,
 		svc.Kill,
 		connect.WithSchema(sandboxServiceMethods.ByName("Kill")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceListProcessesHandler := connect.NewUnaryHandler(
+		SandboxServiceListProcessesProcedure,
+		svc.ListProcesses,
+		connect.WithSchema(sandboxServiceMethods.ByName("ListProcesses")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceKillProcessHandler := connect.NewUnaryHandler(
+		SandboxServiceKillProcessProcedure,
+		svc.KillProcess,
+		connect.WithSchema(sandboxServiceMethods.ByName("KillProcess")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sandboxServiceHoldDeadlineHandler := connect.NewUnaryHandler(
@@ -589,6 +641,10 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceResizeHandler.ServeHTTP(w, r)
 		case SandboxServiceKillProcedure:
 			sandboxServiceKillHandler.ServeHTTP(w, r)
+		case SandboxServiceListProcessesProcedure:
+			sandboxServiceListProcessesHandler.ServeHTTP(w, r)
+		case SandboxServiceKillProcessProcedure:
+			sandboxServiceKillProcessHandler.ServeHTTP(w, r)
 		case SandboxServiceHoldDeadlineProcedure:
 			sandboxServiceHoldDeadlineHandler.ServeHTTP(w, r)
 		case SandboxServiceOpenContextProcedure:
@@ -650,6 +706,14 @@ func (UnimplementedSandboxServiceHandler) Resize(context.Context, *connect.Reque
 
 func (UnimplementedSandboxServiceHandler) Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.Kill is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) ListProcesses(context.Context, *connect.Request[v1.ListProcessesRequest]) (*connect.Response[v1.ListProcessesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.ListProcesses is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) KillProcess(context.Context, *connect.Request[v1.KillProcessRequest]) (*connect.Response[v1.KillProcessResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.KillProcess is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) HoldDeadline(context.Context, *connect.Request[v1.HoldDeadlineRequest]) (*connect.Response[v1.HoldDeadlineResponse], error) {

@@ -1,4 +1,4 @@
-package process
+package procfs
 
 import (
 	"bytes"
@@ -12,28 +12,29 @@ import (
 // of memory, as the sandbox sees them: cgroup v2 and v1.
 var OOMCounters = []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}
 
-// oomCounter is the first counter there is, kept open: it is read before each exec, and opening it costs ten times
+// OOMCounter is the first counter there is, kept open: it is read before each exec, and opening it costs ten times
 // as much as reading it.
-type oomCounter struct{ file *os.File } // nil: there is none
+type OOMCounter struct{ file *os.File } // nil: there is none
 
-func openOOMCounter(names []string) oomCounter {
+// OpenOOMCounter opens the first of these files that can be read.
+func OpenOOMCounter(names []string) OOMCounter {
 	for _, name := range names {
 		// As a descriptor only, so that no poller gets to know it.
 		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue
 		}
-		c := oomCounter{os.NewFile(uintptr(fd), name)}
-		if c.kills() >= 0 {
+		c := OOMCounter{os.NewFile(uintptr(fd), name)}
+		if c.Kills() >= 0 {
 			return c
 		}
-		c.close()
+		c.Close()
 	}
-	return oomCounter{}
+	return OOMCounter{}
 }
 
-// kills is the number of processes that were killed; -1 when it cannot be read.
-func (c oomCounter) kills() int64 {
+// Kills is the number of processes that were killed; -1 when it cannot be read.
+func (c OOMCounter) Kills() int64 {
 	if c.file == nil {
 		return -1
 	}
@@ -54,7 +55,8 @@ func (c oomCounter) kills() int64 {
 	return -1
 }
 
-func (c oomCounter) close() {
+// Close closes the file.
+func (c OOMCounter) Close() {
 	if c.file != nil {
 		_ = c.file.Close()
 	}

@@ -1,4 +1,4 @@
-package process
+package procfs
 
 import (
 	"bytes"
@@ -10,14 +10,14 @@ import (
 // tick is what the kernel counts the time of a process in, whatever its own clock does (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// usage is what a process and its ended children have used so far.
-type usage struct {
+// Usage is what a process and its ended children have used so far.
+type Usage struct {
 	cpu time.Duration
 	rss int64 // bytes, at most at any time, of the process itself
 }
 
-// usageOf reads it from /proc; what cannot be read is 0.
-func usageOf(pid int) (u usage) {
+// UsageOf reads the usage of a process from /proc; what cannot be read is 0.
+func UsageOf(pid int) (u Usage) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	if line, err := os.ReadFile(dir + "/stat"); err == nil {
 		if i := bytes.LastIndexByte(line, ')'); i >= 0 {
@@ -38,23 +38,8 @@ func usageOf(pid int) (u usage) {
 	return u
 }
 
-// Memory is what the processes of a Standby hold, less what they share with files, in bytes.
-func (s *Standby) Memory() (bytes int64) {
-	procs, err := scanProc()
-	if err != nil {
-		return 0
-	}
-	for _, pid := range descendants(procs, s.sup.pid) {
-		bytes += anonymousOf(pid)
-	}
-	return bytes
-}
-
-// Memory is what the zygote holds itself, less what it shares with files, in bytes.
-func (z *Zygote) Memory() int64 { return anonymousOf(z.pid) }
-
-// anonymousOf is the memory of a process that is not of files, in bytes; what cannot be read is 0.
-func anonymousOf(pid int) int64 {
+// Anonymous is the memory of a process that is not of files, in bytes; what cannot be read is 0.
+func Anonymous(pid int) int64 {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0
@@ -72,6 +57,7 @@ func kibibytes(status []byte, name string) int64 {
 	return 0
 }
 
-func (u usage) since(before usage) (cpu time.Duration, rss int64) {
+// Since is what was used after before; the memory is the most at any time.
+func (u Usage) Since(before Usage) (cpu time.Duration, rss int64) {
 	return max(u.cpu-before.cpu, 0), u.rss
 }
