@@ -140,7 +140,7 @@ func (x *Execs) Signal(ctx context.Context, c sandbox.Caller, id, execID, name s
 	return inst.Conn.Client.Signal(ctx, e.ID, int32(num))
 }
 
-// Kill ends the whole process tree of an exec. Killing an ended one is no error.
+// Kill ends the whole process tree of an exec. Killing an ended one is no error, and ends what it left.
 func (x *Execs) Kill(ctx context.Context, c sandbox.Caller, id, execID string) error {
 	e, err := x.lookup(c, id, execID)
 	if err != nil {
@@ -148,7 +148,7 @@ func (x *Execs) Kill(ctx context.Context, c sandbox.Caller, id, execID string) e
 	}
 	inst := e.Instance(x.o.Live)
 	if e.Info().Status != sandbox.StatusRunning || inst == nil {
-		return nil
+		return x.killLeft(ctx, c, e, inst)
 	}
 	rec := audit.About(c, e.Thread, audit.ActionSignal, audit.PhaseResult)
 	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.ID), e.ID, e.Attempt.ID, "SIGKILL", "ok"

@@ -37,6 +37,7 @@ type Exec struct {
 	Limits  *limits.Place // that it takes of its caller's
 	Trace   Trace
 	Hold    Hold
+	left    *redact.Secrets // what hides secrets in the processes that it left; nil: none. Guarded by log.mu
 	log     eventLog
 }
 
@@ -142,6 +143,11 @@ func (e *Exec) Reason() string {
 // Finish is the one end of e. Only the goroutine that runs e calls it.
 func (e *Exec) Finish(res sandbox.Result, err error) {
 	e.Hold.finish()
+	if res.LeftProcesses > 0 {
+		e.log.mu.Lock()
+		e.left = e.Secret.Hide
+		e.log.mu.Unlock()
+	}
 	e.Secret = Secrets{}        // up to 36 MB
 	e.Before = paths.Snapshot{} // up to 10,000 paths, and the exec lives on in the registry
 	e.log.finish(res, err)
@@ -251,7 +257,8 @@ func (e *Exec) Compose(exit *sandboxv1.Exit) sandbox.Result {
 	stdout, stderr := e.log.output()
 	res := sandbox.Result{
 		ExecID: e.ID, DurationMillis: exit.GetDurationUs() / 1000, Files: []sandbox.FileChange{},
-		Usage: sandbox.Usage{CPUMillis: exit.GetCpuUs() / 1000, MaxRSSBytes: exit.GetMaxRssBytes()},
+		LeftProcesses: min(int(exit.GetLeftProcesses()), maxLeft),
+		Usage:         sandbox.Usage{CPUMillis: exit.GetCpuUs() / 1000, MaxRSSBytes: exit.GetMaxRssBytes()},
 	}
 	switch exit.GetStatus() {
 	case sandboxv1.Exit_STATUS_EXITED:
@@ -263,6 +270,9 @@ func (e *Exec) Compose(exit *sandboxv1.Exit) sandbox.Result {
 		res.Status = sandbox.StatusOOM
 	default:
 		res.Status = sandbox.StatusKilled
+	}
+	if exit.GetLeftTooMany() && res.Status == sandbox.StatusExited {
+		res.Detail = leftTooMany
 	}
 	stdout, rawOut := e.head(stdout)
 	stdout, res.StdoutPath = joinStream(stdout, rawOut, exit.GetStdout(), e.Secret.Hide)

@@ -48,6 +48,9 @@ type Command struct {
 	// it shows is stdout, and goes on coming as events beyond MaxOutputBytes: of those the newest
 	// MaxOutputBytes are kept.
 	Terminal *TerminalSize `json:",omitempty"`
+	// LeaveProcesses lets processes outlive the command: the exec ends with it, and they stay until they end, are killed, or
+	// the sandbox ends. At the deadline, or when the exec is killed before, they end with it.
+	LeaveProcesses bool `json:",omitempty"`
 }
 
 // TerminalSize is counted in characters, 1 to MaxTerminalSide each.
@@ -116,7 +119,7 @@ type ToolCall struct {
 type Result struct {
 	ExecID         string       `json:"exec_id"`
 	Status         Status       `json:"status"`
-	Detail         string       `json:"detail,omitempty"` // why it was ended (Status is killed), or what is not kept of it (any but exited)
+	Detail         string       `json:"detail,omitempty"` // why it was ended (Status is killed), or what is not kept of it
 	ExitCode       *int         `json:"exit_code"`        // nil unless Status is exited
 	Stdout         string       `json:"stdout"`
 	Stderr         string       `json:"stderr"`
@@ -129,6 +132,7 @@ type Result struct {
 	ToolsCalled    []ToolCall   `json:"tools_called,omitempty"`
 	Files          []FileChange `json:"files"`
 	FilesTruncated bool         `json:"files_truncated,omitempty"`
+	LeftProcesses  int          `json:"left_processes,omitempty"` // that outlived it: see Command.LeaveProcesses
 
 	// Of a run in a context; nil for all others.
 	Context        *ContextOutcome `json:"context,omitempty"`
@@ -172,4 +176,13 @@ type ExecInfo struct {
 	ExitCode    *int      `json:"exit_code"`
 	Background  bool      `json:"background"`
 	StartedAt   time.Time `json:"started_at"`
+}
+
+// LeftProcess is a process that outlived its exec.
+type LeftProcess struct {
+	PID      int        `json:"pid"`
+	ExecID   string     `json:"exec_id"`
+	Command  string     `json:"command"` // as the process tells it, secrets hidden
+	Started  *time.Time `json:"started_at,omitempty"`
+	RSSBytes int64      `json:"rss_bytes"`
 }

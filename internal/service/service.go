@@ -17,6 +17,7 @@ type Service struct {
 	Runs          Runs
 	Execs         Execs
 	Terminals     Terminals
+	Processes     Processes
 	Contexts      Contexts
 	Files         Files
 	Events        Events
@@ -89,6 +90,14 @@ type Terminals interface {
 	JoinTerminal(ctx context.Context, c sandbox.Caller, thread, execID string) error
 	// Resize changes the size of a terminal; sandbox.Conflict when the exec has none, or has ended.
 	Resize(ctx context.Context, c sandbox.Caller, thread, execID string, size sandbox.TerminalSize) error
+}
+
+// Processes is what callers do with processes that outlived their execs.
+type Processes interface {
+	// Processes lists them, by their pids. It starts no sandbox; Conflict: it is paused.
+	Processes(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.LeftProcess, error)
+	// KillProcess ends one with all below it; NotFound when no exec of the thread left it.
+	KillProcess(ctx context.Context, c sandbox.Caller, thread string, pid int) error
 }
 
 // Contexts are the interpreters of a thread that keep their variables between runs.

@@ -104,6 +104,7 @@ func command(m *process.StartRequest, left time.Duration) (sandbox.Command, erro
 	c := sandbox.Command{
 		Argv: append([]string{conf.GetCmd()}, conf.GetArgs()...), Cwd: dir, Env: conf.GetEnvs(), KeepStdin: m.Stdin == nil || m.GetStdin(),
 		Background: true, Timeout: min(max(left, time.Millisecond), sandbox.MaxExecTimeout), MaxOutputBytes: sandbox.MaxOutputBytes,
+		LeaveProcesses: true, // as in a sandbox of E2B
 	}
 	if m.Pty != nil {
 		size, err := terminalSize(m.GetPty())
@@ -137,6 +138,10 @@ func (p *processService) Start(ctx context.Context, r *connect.Request[process.S
 		return p.a.rpcError(ctx, err)
 	}
 	id, err := p.a.o.Runs.RunCommand(ctx, q.caller, q.thread, cmd)
+	if errors.Is(err, sandbox.NotSupported) { // the sandbox was started by an older server
+		cmd.LeaveProcesses = false
+		id, err = p.a.o.Runs.RunCommand(ctx, q.caller, q.thread, cmd)
+	}
 	if err != nil {
 		return p.a.rpcError(ctx, err)
 	}

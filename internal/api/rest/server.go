@@ -174,7 +174,7 @@ func (s *server) handler() (http.Handler, error) {
 	api := route.NewAPI(s.table, humagin.NewWithGroup(engine, engine.Group("", checks.all()...), cfg), open)
 	o := s.o
 	threadRoutes{o.Threads, o.Sandboxes}.add(api)
-	run := execs.Routes{Runs: o.Runs, Execs: o.Execs, Terminals: o.Terminals, Contexts: o.Contexts, Access: checks.access, Heartbeat: s.heartbeat, Idle: s.idle}
+	run := execs.Routes{Runs: o.Runs, Execs: o.Execs, Terminals: o.Terminals, Processes: o.Processes, Contexts: o.Contexts, Access: checks.access, Heartbeat: s.heartbeat, Idle: s.idle}
 	run.Add(api)
 	files.Routes{Files: o.Files, Access: checks.access, Archives: s.archives, Stopping: checks.forward.Stopping, Heartbeat: s.heartbeat, Log: o.Log}.Add(api)
 	eventRoutes{api, o.Events, checks.access, checks.forward.Stopping, s.heartbeat}.add()

@@ -40,7 +40,7 @@ func (x *Runner) RunCommand(ctx context.Context, c sandbox.Caller, id string, cm
 	cmd.SetDefaults()
 	req := &sandboxv1.RunRequest{
 		Shell: cmd.Shell, Argv: cmd.Argv, Cwd: cmd.Cwd, Stdin: []byte(cmd.Stdin), KeepStdin: cmd.KeepStdin,
-		MaxOutputBytes: uint64(cmd.MaxOutputBytes),
+		MaxOutputBytes: uint64(cmd.MaxOutputBytes), LeaveProcesses: cmd.LeaveProcesses,
 	}
 	if cmd.Terminal != nil {
 		req.Terminal = &sandboxv1.TerminalSize{Cols: uint32(cmd.Terminal.Cols), Rows: uint32(cmd.Terminal.Rows)}
@@ -190,6 +190,9 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 			e.Trace.Span.End()
 		}
 	}()
+	if req.GetLeaveProcesses() && !inst.Conn.LeavesProcesses() {
+		return "", sandbox.Errorf(sandbox.NotSupported, "leave_processes: the daemon in this sandbox is older than the server, and cannot leave processes; release the sandbox, and the next exec starts another")
+	}
 	hidden, err := inst.Own().Redaction.Hiding(common, env.own, named, env.redact) // a file has what either sandbox of the thread left there
 	if err != nil {
 		return "", err

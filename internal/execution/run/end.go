@@ -165,11 +165,16 @@ func (x *Runner) recordFiles(ctx context.Context, inst *instance.Instance, e *ex
 	return nil
 }
 
-// detail says the rest of a result in a few words: its exit code and the files that it changed.
+// detail says the rest of a result in a few words: its exit code, the processes that it left, and the files that it changed.
 func detail(res sandbox.Result) string {
 	var parts []string
 	if res.ExitCode != nil {
 		parts = append(parts, fmt.Sprintf("code %d", *res.ExitCode))
+	}
+	if res.LeftProcesses > 0 {
+		parts = append(parts, fmt.Sprintf("left %d processes", res.LeftProcesses))
+	} else if res.Status == sandbox.StatusExited && res.Detail != "" {
+		parts = append(parts, res.Detail)
 	}
 	const most = 20
 	for i, f := range res.Files {

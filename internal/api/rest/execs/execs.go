@@ -41,6 +41,7 @@ type execBody struct {
 	Background     bool              `json:"background,omitempty" doc:"Answer at once, with status running"`
 	MaxOutputBytes int64             `json:"max_output_bytes,omitempty" minimum:"0" maximum:"16777216" doc:"Each of stdout and stderr; 1048576 when absent or 0"`
 	ReportFiles    bool              `json:"report_files,omitempty" doc:"List the files under /mnt/user-data that changed"`
+	LeaveProcesses bool              `json:"leave_processes,omitempty" doc:"What outlives the command stays in the sandbox, such as a server behind nohup: GET …/processes lists it. When absent it ends with the command"`
 	PTY            *ptySize          `json:"pty,omitempty" doc:"Give the command a terminal, with background true; GET …/pty?exec= joins it"`
 }
 
@@ -53,7 +54,7 @@ type ptySize struct {
 func (b *execBody) command() sandbox.Command {
 	c := sandbox.Command{
 		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, EnvSecrets: b.EnvSecrets, RedactEnv: b.RedactEnv, Stdin: b.Stdin, KeepStdin: b.Background, Timeout: route.Seconds(b.TimeoutSeconds),
-		Background: b.Background, MaxOutputBytes: b.MaxOutputBytes, ReportFiles: b.ReportFiles,
+		Background: b.Background, MaxOutputBytes: b.MaxOutputBytes, ReportFiles: b.ReportFiles, LeaveProcesses: b.LeaveProcesses,
 	}
 	if b.KeepStdin != nil {
 		c.KeepStdin = *b.KeepStdin
@@ -124,7 +125,7 @@ func (s execRoutes) add() {
 	route.Register(s.api, op, s.execEvents)
 	route.Register(s.api, route.On(http.MethodPost, "/api/threads/{thread}/execs/{exec}/stdin", "execStdin", route.TagRun, route.Agents.At(route.ExecOwner), "Write to a running exec, or close its stdin"), s.execStdin)
 	route.Register(s.api, route.On(http.MethodPost, "/api/threads/{thread}/execs/{exec}/signal", "execSignal", route.TagRun, route.Agents.At(route.ExecOwner), "Send a signal to every process of an exec"), s.execSignal)
-	route.Register(s.api, route.On(http.MethodDelete, "/api/threads/{thread}/execs/{exec}", "killExec", route.TagRun, route.Agents.At(route.ExecOwner), "End the whole process tree of an exec"),
+	route.Register(s.api, route.On(http.MethodDelete, "/api/threads/{thread}/execs/{exec}", "killExec", route.TagRun, route.Agents.At(route.ExecOwner), "End the whole process tree of an exec, and what an ended one left"),
 		func(ctx context.Context, in *ExecIn) (*struct{}, error) {
 			return nil, s.execs.Kill(ctx, exchange.CallerOf(ctx), in.Thread, in.Exec)
 		})

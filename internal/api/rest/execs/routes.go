@@ -15,6 +15,7 @@ type Routes struct {
 	Runs      service.Runs
 	Execs     service.Execs
 	Terminals service.Terminals
+	Processes service.Processes
 	Contexts  service.Contexts
 	Access    *access.Authenticator
 	Heartbeat time.Duration // of streams and terminals
@@ -24,6 +25,7 @@ type Routes struct {
 // Add adds the routes to api.
 func (r Routes) Add(api *route.API) {
 	execRoutes{api, r.Runs, r.Execs, r.Access, r.Heartbeat}.add()
+	processRoutes{api, r.Processes}.add()
 	contextRoutes{api, r.Contexts}.add()
 }
 

@@ -1,0 +1,40 @@
+package execs
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
+)
+
+// processRoutes are the routes of processes that outlived their execs.
+type processRoutes struct {
+	api       *route.API
+	processes service.Processes
+}
+
+func (s processRoutes) add() {
+	const list = "/api/threads/{thread}/processes"
+	route.Register(s.api, route.On(http.MethodGet, list, "listProcesses", route.TagRun, route.Agents.At(route.Owner), "Processes that commands with leave_processes left, by their pids"),
+		func(ctx context.Context, in *route.ThreadListIn) (*route.Body[route.Page[sandbox.LeftProcess]], error) {
+			items, err := s.processes.Processes(ctx, exchange.CallerOf(ctx), in.Thread)
+			if err != nil {
+				return nil, err
+			}
+			return route.PageIn(in.ListIn, items, processKey)
+		})
+	route.Register(s.api, route.On(http.MethodDelete, list+"/{pid}", "killProcess", route.TagRun, route.Agents.At(route.Owner), "End a process that a command left, with all below it"),
+		func(ctx context.Context, in *struct {
+			route.ThreadIn
+			PID int `path:"pid" minimum:"2" maximum:"4194304"`
+		},
+		) (*struct{}, error) {
+			return nil, s.processes.KillProcess(ctx, exchange.CallerOf(ctx), in.Thread, in.PID)
+		})
+}
+
+func processKey(p sandbox.LeftProcess) string { return strconv.Itoa(p.PID) }
