@@ -120,9 +120,19 @@ func (t *Thread) Signal(ctx context.Context, execID, signal string) error {
 	return t.call(ctx, Request{Method: http.MethodPost, Path: t.path("execs", execID, "signal"), Body: map[string]any{"signal": signal}, Once: true}, nil)
 }
 
-// Kill ends the whole process tree of an exec.
+// Kill ends the whole process tree of an exec, and what an ended one left.
 func (t *Thread) Kill(ctx context.Context, execID string) error {
 	return t.call(ctx, Request{Method: http.MethodDelete, Path: t.path("execs", execID)}, nil)
+}
+
+// Processes lists the processes that commands with LeaveProcesses left.
+func (t *Thread) Processes(ctx context.Context) ([]LeftProcess, error) {
+	return list[LeftProcess](ctx, t.c, t.path("processes"), nil)
+}
+
+// KillProcess ends one of them, with all below it.
+func (t *Thread) KillProcess(ctx context.Context, pid int) error {
+	return t.call(ctx, Request{Method: http.MethodDelete, Path: t.path("processes", strconv.Itoa(pid))}, nil)
 }
 
 // run starts something and returns its events.

@@ -108,9 +108,12 @@ type Command struct {
 	// Each of stdout and stderr; 1048576 when absent or 0; at most 16777216
 	MaxOutputBytes int64 `json:"max_output_bytes,omitempty"`
 	// List the files under /mnt/user-data that changed
-	ReportFiles bool     `json:"report_files,omitempty"`
-	Background  bool     `json:"background,omitempty"` // Start sets it
-	PTY         *PTYSize `json:"pty,omitempty"`        // With Start: a terminal, joined by WebSocket
+	ReportFiles bool `json:"report_files,omitempty"`
+	// What outlives the command stays in the sandbox, such as a server behind nohup: GET …/processes lists it.
+	// When absent it ends with the command
+	LeaveProcesses bool     `json:"leave_processes,omitempty"`
+	Background     bool     `json:"background,omitempty"` // Start sets it
+	PTY            *PTYSize `json:"pty,omitempty"`        // With Start: a terminal, joined by WebSocket
 }
 
 // PTYSize is the size of a terminal, in characters.
@@ -186,6 +189,7 @@ type Result struct {
 	ToolsCalled    []ToolCalled    `json:"tools_called,omitempty"`
 	Files          []FileChange    `json:"files"`
 	FilesTruncated bool            `json:"files_truncated,omitempty"`
+	LeftProcesses  int64           `json:"left_processes,omitempty"`
 	Context        *ContextOutcome `json:"context,omitempty"` // Of a run in a context: what became of it
 	// Of a run in a context: what it displayed, by MIME type
 	Results        []map[string]json.RawMessage `json:"results,omitempty"`
@@ -220,6 +224,15 @@ type ContextOutcome struct {
 	ContextID string `json:"context_id"`
 	State     string `json:"state"`
 	Detail    string `json:"detail,omitempty"`
+}
+
+// LeftProcess is a process that outlived the command which started it.
+type LeftProcess struct {
+	PID       int64      `json:"pid"`
+	ExecID    string     `json:"exec_id"`
+	Command   string     `json:"command"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+	RSSBytes  int64      `json:"rss_bytes"`
 }
 
 // ExecInfo is one line of the list of execs.

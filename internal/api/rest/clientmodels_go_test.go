@@ -77,7 +77,7 @@ func (f clientField) goTag() string {
 
 // inCapitals are the parts of names that Go writes in another way than with one capital.
 var inCapitals = map[string]string{
-	"cpu": "CPU", "id": "ID", "mime": "MIME", "ms": "Millis", "ok": "OK", "oom": "OOM", "pids": "PIDs", "pty": "PTY", "rss": "RSS", "s": "Seconds", "sha256": "SHA256",
+	"cpu": "CPU", "id": "ID", "mime": "MIME", "ms": "Millis", "ok": "OK", "oom": "OOM", "pid": "PID", "pids": "PIDs", "pty": "PTY", "rss": "RSS", "s": "Seconds", "sha256": "SHA256",
 }
 
 func (f clientField) goName() string {

@@ -54,7 +54,7 @@ var clientModelTable = []clientModel{
 	},
 	{
 		schema: "ExecBody", name: "Command", is: "is what {Exec} runs: either {Command} by a shell, or {Argv} without one.",
-		fields: "command argv cwd env env_secrets redact_env stdin keep_stdin timeout_s max_output_bytes report_files background pty", withoutTS: "background",
+		fields: "command argv cwd env env_secrets redact_env stdin keep_stdin timeout_s max_output_bytes report_files leave_processes background pty", withoutTS: "background",
 	},
 	{schema: "PtySize", name: "PTYSize", ts: inline, is: "is the size of a terminal, in characters.", fields: "cols rows"},
 	{
@@ -65,12 +65,13 @@ var clientModelTable = []clientModel{
 	{
 		schema: "ExecResult", name: "Result", ts: "ExecResult", is: "is an exec, running or ended.",
 		fields: "exec_id status detail exit_code stdout stderr encoding truncated stdout_path stderr_path duration_ms usage " +
-			"tools_called files files_truncated context results results_left_out",
+			"tools_called files files_truncated left_processes context results results_left_out",
 	},
 	{schema: "ExecUsage", name: "Usage", ts: inline, is: "is what an exec used.", fields: "cpu_ms max_rss_bytes"},
 	{schema: "ToolCall", name: "ToolCalled", is: "is one tool call that code made.", fields: "tool status ms error"},
 	{schema: "FileChange", is: "is a file that an exec changed.", fields: "path bytes mime sha256 change"},
 	{schema: "ContextOutcome", ts: inline, is: "is what became of the context that code ran in.", fields: "context_id state detail"},
+	{schema: "LeftProcess", is: "is a process that outlived the command which started it.", fields: "pid exec_id command started_at rss_bytes"},
 	{schema: "ExecInfo", is: "is one line of the list of execs.", fields: "exec_id action subject status exit_code background started_at"},
 	{
 		schema: "CodeContext", is: "is an interpreter that keeps its variables between runs.",

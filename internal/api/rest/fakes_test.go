@@ -263,6 +263,17 @@ func (w *world) JoinTerminal(_ context.Context, c sandbox.Caller, _, exec string
 	}
 	return w.see(c)
 }
+func (w *world) Processes(context.Context, sandbox.Caller, string) ([]sandbox.LeftProcess, error) {
+	return []sandbox.LeftProcess{{PID: 12, ExecID: "e1", Command: "python3 -m http.server", RSSBytes: 1 << 20}}, nil
+}
+
+func (w *world) KillProcess(_ context.Context, _ sandbox.Caller, _ string, pid int) error {
+	if pid != 12 {
+		return sandbox.Errorf(sandbox.NotFound, "no command of this thread left a process %d", pid)
+	}
+	return nil
+}
+
 func (w *world) Resize(_ context.Context, _ sandbox.Caller, _, _ string, size sandbox.TerminalSize) error {
 	w.resized <- size
 	return nil
@@ -497,7 +508,7 @@ func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []
 func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
 	var log bytes.Buffer
 	return Options{
-		Service:        service.Service{Threads: w, Sandboxes: w, Runs: w, Execs: w, Terminals: w, Contexts: w, Files: w, Events: w, Tools: w, ActiveTools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w},
+		Service:        service.Service{Threads: w, Sandboxes: w, Runs: w, Execs: w, Terminals: w, Processes: w, Contexts: w, Files: w, Events: w, Tools: w, ActiveTools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w},
 		Administration: Administration{MCPServers: w, MCPLogins: w, Audit: w},
 		Clients:        Clients{OperatorTenant: "acme", Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}},
 		Idempotency:    w, Version: "1.2.3", Log: slog.New(slog.NewTextHandler(&log, nil)),

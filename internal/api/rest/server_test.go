@@ -470,6 +470,7 @@ DELETE /api/skills/custom/{name} deleteSkill developer,admin
 DELETE /api/threads/{thread} deleteThread agent,developer,admin
 DELETE /api/threads/{thread}/contexts/{context} deleteContext agent,developer,admin
 DELETE /api/threads/{thread}/execs/{exec} killExec agent,developer,admin
+DELETE /api/threads/{thread}/processes/{pid} killProcess agent,developer,admin
 DELETE /api/threads/{thread}/files deleteFile agent,developer,admin
 DELETE /api/threads/{thread}/sandbox releaseSandbox agent,developer,admin
 DELETE /api/threads/{thread}/skills/{skill} removeVirtualSkill agent,developer,admin
@@ -514,6 +515,7 @@ GET /api/threads/{thread}/files/grep grepFiles agent,developer,admin
 GET /api/threads/{thread}/files/list listFiles agent,developer,admin
 GET /api/threads/{thread}/files/stat statFile agent,developer,admin
 GET /api/threads/{thread}/files/watch watchFiles agent,developer,admin
+GET /api/threads/{thread}/processes listProcesses agent,developer,admin
 GET /api/threads/{thread}/prompt getPrompt agent,developer,admin
 GET /api/threads/{thread}/pty joinTerminal agent,developer,admin
 GET /api/threads/{thread}/servers listToolServers agent,developer,admin

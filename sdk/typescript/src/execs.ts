@@ -1,6 +1,6 @@
 import * as constants from "./constants.js";
 import { LostError, SkerryError } from "./errors.js";
-import type { Approval, Code, Command, ExecInfo, ExecResult, Script } from "./models.js";
+import type { Approval, Code, Command, ExecInfo, ExecResult, LeftProcess, Script } from "./models.js";
 import { decoded, toBase64, type Message } from "./sse.js";
 import { Terminal } from "./terminal.js";
 import { notConnected } from "./repeat.js";
@@ -180,6 +180,16 @@ export class Runs {
   /** The execs of the thread, newest first. */
   async execs(o: CallOptions = {}): Promise<ExecInfo[]> {
     return (await this.t.call<{ items: ExecInfo[] }>({ method: "GET", path: path("threads", this.id, "execs") }, o)).items;
+  }
+
+  /** The processes that commands with `leave_processes` left. */
+  async processes(o: CallOptions = {}): Promise<LeftProcess[]> {
+    return (await this.t.call<{ items: LeftProcess[] }>({ method: "GET", path: path("threads", this.id, "processes") }, o)).items;
+  }
+
+  /** Ends one of them, with all below it. */
+  async killProcess(pid: number, o: CallOptions = {}): Promise<void> {
+    await this.t.call({ method: "DELETE", path: path("threads", this.id, "processes", String(pid)) }, o);
   }
 
   /** Runs a program text and waits for its end. */

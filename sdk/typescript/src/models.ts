@@ -125,6 +125,11 @@ export interface Command {
   max_output_bytes?: number;
   /** List the files under /mnt/user-data that changed */
   report_files?: boolean;
+  /**
+   * What outlives the command stays in the sandbox, such as a server behind nohup: GET …/processes lists
+   * it. When absent it ends with the command
+   */
+  leave_processes?: boolean;
   /** With `start`: a terminal, joined by WebSocket */
   pty?: { cols: number; rows: number };
 }
@@ -211,6 +216,7 @@ export interface ExecResult {
   tools_called?: ToolCalled[];
   files: FileChange[];
   files_truncated?: boolean;
+  left_processes?: number;
   /** Of a run in a context: what became of it */
   context?: { context_id: string; state: string; detail?: string };
   /** Of a run in a context: what it displayed, by MIME type */
@@ -235,6 +241,15 @@ export interface FileChange {
   sha256?: string;
   /** created, modified or deleted */
   change: string;
+}
+
+/** A process that outlived the command which started it. */
+export interface LeftProcess {
+  pid: number;
+  exec_id: string;
+  command: string;
+  started_at?: string;
+  rss_bytes: number;
 }
 
 /** One line of the list of execs. */

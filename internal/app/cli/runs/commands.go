@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -22,11 +23,14 @@ func Commands(api *client.Client) []*cobra.Command {
 }
 
 func newPs(api *client.Client) *cobra.Command {
-	var all bool
+	var all, left bool
 	cmd := &cobra.Command{
 		Use: "ps THREAD", Short: "List what runs in a thread", Args: exit.Arguments(cobra.ExactArgs(1)),
-		Example: "  skerry ps demo\n  skerry ps -a demo",
+		Example: "  skerry ps demo\n  skerry ps -a demo\n  skerry ps --left demo",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if left {
+				return printLeft(cmd, api, args[0])
+			}
 			list, err := api.SDK().Thread(args[0]).Execs(cmd.Context())
 			if err != nil {
 				return client.Explain(err)
@@ -48,7 +52,28 @@ func newPs(api *client.Client) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also what has ended")
+	cmd.Flags().BoolVar(&left, "left", false, "instead, the processes that commands with --leave-processes left")
 	return cmd
+}
+
+func printLeft(cmd *cobra.Command, api *client.Client, thread string) error {
+	list, err := api.SDK().Thread(thread).Processes(cmd.Context())
+	if err != nil {
+		return client.Explain(err)
+	}
+	if api.JSON {
+		return output.JSON(cmd.OutOrStdout(), list)
+	}
+	tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, "PID\tEXEC\tMIB\tSTARTED\tCOMMAND")
+	for _, p := range list {
+		started := ""
+		if p.StartedAt != nil {
+			started = output.Time(*p.StartedAt)
+		}
+		fmt.Fprintf(tw, "%d\t%s\t%.1f\t%s\t%s\n", p.PID, argform.Line(p.ExecID, 64), float64(p.RSSBytes)/(1<<20), started, argform.Line(p.Command, 100))
+	}
+	return tw.Flush()
 }
 
 func newLogs(api *client.Client) *cobra.Command {
@@ -105,13 +130,19 @@ func show(cmd *cobra.Command, res *client.Result, raw bool) error {
 func newKill(api *client.Client) *cobra.Command {
 	var signal string
 	cmd := &cobra.Command{
-		Use: "kill THREAD EXEC…", Short: "End an exec with all that it started, or send it a signal", Args: exit.Arguments(cobra.MinimumNArgs(2)),
+		Use: "kill THREAD EXEC|PID…", Short: "End an exec with all that it started or left, or one process that it left, or send an exec a signal", Args: exit.Arguments(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t := api.SDK().Thread(args[0])
 			for _, id := range args[1:] {
-				err := t.Kill(cmd.Context(), id)
-				if signal != "" {
+				pid, notPID := strconv.Atoi(id)
+				var err error
+				switch {
+				case signal != "":
 					err = t.Signal(cmd.Context(), id, signal)
+				case notPID == nil:
+					err = t.KillProcess(cmd.Context(), pid)
+				default:
+					err = t.Kill(cmd.Context(), id)
 				}
 				if err != nil {
 					return client.Explain(err)

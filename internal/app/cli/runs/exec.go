@@ -20,7 +20,7 @@ import (
 // execFlags are the flags of `skerry exec`.
 type execFlags struct {
 	timeout                        int
-	terminal, input, detached, raw bool
+	terminal, input, detached, raw, leave bool
 	join, cwd                      string
 	env, secrets                   []string
 	redactEnv                      bool
@@ -46,6 +46,7 @@ func NewExec(api *client.Client) *cobra.Command {
 	cmd.Flags().BoolVarP(&f.terminal, "tty", "t", false, "give the command a terminal")
 	cmd.Flags().BoolVarP(&f.input, "interactive", "i", false, "pass your input on, also from a terminal")
 	cmd.Flags().BoolVarP(&f.detached, "detach", "d", false, "start the command, print the id of its exec, and leave it running")
+	cmd.Flags().BoolVar(&f.leave, "leave-processes", false, "what outlives the command stays in the sandbox: a server behind nohup and &, say; skerry ps --left THREAD lists it")
 	cmd.Flags().StringVarP(&f.cwd, "workdir", "w", "", "folder in the sandbox (default: /mnt/user-data/workspace)")
 	cmd.Flags().StringArrayVarP(&f.env, "env", "e", nil, "NAME=VALUE, or NAME with its value here; may be given many times")
 	cmd.Flags().StringArrayVar(&f.secrets, "env-secret", nil, "NAME=SECRET: a variable with the value of a secret of the server; may be given many times")
@@ -65,7 +66,9 @@ func (f *execFlags) command(argv []string) (sdk.Command, error) {
 		return sdk.Command{}, err
 	}
 	secrets, err := variables("--env-secret", f.secrets, false)
-	return sdk.Command{Argv: argv, TimeoutSeconds: float64(f.timeout), Cwd: f.cwd, Env: env, EnvSecrets: secrets, RedactEnv: f.redactEnv}, err
+	return sdk.Command{
+		Argv: argv, TimeoutSeconds: float64(f.timeout), Cwd: f.cwd, Env: env, EnvSecrets: secrets, RedactEnv: f.redactEnv, LeaveProcesses: f.leave,
+	}, err
 }
 
 // variables reads NAME=VALUE. A name alone has the value of the variable here.

@@ -14,7 +14,10 @@ ContextLanguage = Literal["python", "typescript", "javascript", "py", "ts", "js"
 
 
 class CommandOptions(TypedDict, total=False):
-    """Of a command. timeout_s is its own limit, 60 s by default; max_output_bytes is for stdout and stderr each."""
+    """Of a command. timeout_s is its own limit, 60 s by default; max_output_bytes is for stdout and stderr each.
+
+    leave_processes keeps what outlives the command, such as a server behind nohup: Thread.processes lists it.
+    """
 
     cwd: str | None
     env: Mapping[str, str] | None
@@ -24,6 +27,7 @@ class CommandOptions(TypedDict, total=False):
     timeout_s: float | None
     max_output_bytes: int | None
     report_files: bool | None
+    leave_processes: bool | None
 
 
 class CodeOptions(TypedDict, total=False):

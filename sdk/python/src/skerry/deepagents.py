@@ -71,14 +71,14 @@ class SkerrySandbox(BaseSandbox):
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
         seconds = self._seconds(timeout)
         try:
-            return answer(self.thread.exec(merged(command), timeout_s=seconds, max_output_bytes=MAX_OUTPUT), seconds)
+            return answer(self.thread.exec(merged(command), timeout_s=seconds, max_output_bytes=MAX_OUTPUT, leave_processes=True), seconds)
         except SkerryError as err:
             return ExecuteResponse(output=f"Error: {err}", exit_code=None)
 
     async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
         seconds = self._seconds(timeout)
         try:
-            return answer(await self._athread().exec(merged(command), timeout_s=seconds, max_output_bytes=MAX_OUTPUT), seconds)
+            return answer(await self._athread().exec(merged(command), timeout_s=seconds, max_output_bytes=MAX_OUTPUT, leave_processes=True), seconds)
         except SkerryError as err:
             return ExecuteResponse(output=f"Error: {err}", exit_code=None)
 

@@ -273,6 +273,14 @@ class Key(Model):
     user: str
 
 
+class LeftProcess(Model):
+    command: str
+    exec_id: str
+    pid: int
+    rss_bytes: int
+    started_at: AwareDatetime | None = None
+
+
 class Limit(Model):
     free_at: AwareDatetime | None = None
     limit: str
@@ -436,6 +444,14 @@ class PageHead(Model):
 
 class PageKey(Model):
     items: list[Key]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageLeftProcess(Model):
+    items: list[LeftProcess]
     next_cursor: str | None = None
     """
     Send it as cursor to get the rest; not there at the end
@@ -1185,6 +1201,7 @@ class ExecResult(Model):
     exit_code: int | None
     files: list[FileChange]
     files_truncated: bool | None = None
+    left_processes: int | None = None
     results: list[dict[str, Any]] | None = None
     results_left_out: int | None = None
     status: str

@@ -138,6 +138,14 @@ class Thread:
     async def execs(self) -> Sequence[models.ExecInfo]:
         return models.PageExecInfo.model_validate(await self._get("/execs")).items
 
+    async def processes(self) -> Sequence[models.LeftProcess]:
+        """What commands with leave_processes left."""
+        return models.PageLeftProcess.model_validate(await self._get("/processes")).items
+
+    async def kill_process(self, pid: int) -> None:
+        """Ends a process that a command left, with all below it."""
+        await self._transport.call("DELETE", f"{self._base}/processes/{pid}")
+
     async def execute_code(self, code: str, *, deadline_s: float | None = None, **options: Unpack[CodeOptions]) -> ExecResult:
         """Runs code in a fresh interpreter; it can call the thread's tools. tools_called and files say what it did."""
         return await self._run(
