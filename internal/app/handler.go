@@ -93,7 +93,7 @@ func (b *builder) handler(
 	use := service.Service{
 		Threads: s.orch.Threads, Sandboxes: s.orch.Sandboxes, Runs: s.orch.Runs, Execs: s.orch.Execs, Terminals: s.orch.Execs, Processes: s.orch.Execs, Contexts: s.orch.Contexts, Files: threadevents.Files{Files: orchestrator.Files{Files: s.orch.Files, Roots: s.orch.Roots}, Events: s.orch.Events}, Events: s.orch.Events,
 		Tools: s.orch.Calls, ActiveTools: s.orch.ActiveTools, Upstream: s.orch.Calls, Prompts: s.orch.Prompts, Skills: s.orch.Skills, ThreadSkills: s.orch.ThreadSkills, SkillChannels: s.orch.ThreadSkills, SkillInstalls: installs,
-		Approvals: w.approvals, Plugins: pluginUse{x.plugins, s.orch}, Marketplaces: x.plugins, Messages: typed.New(pluginUse{x.plugins, s.orch}),
+		Approvals: w.approvals, PluginUse: service.PluginUse{Plugins: pluginUse{x.plugins, s.orch}, Marketplaces: x.plugins, Messages: typed.New(pluginUse{x.plugins, s.orch})},
 	}
 	servers := mcpAdmin{t.hub.Servers, t.hub.Logins, access, b.cfg.Plugins.PackageHosts}
 	ready := &readiness{

@@ -95,7 +95,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s := &service{o: o, execs: execs, files: files.New(o.Roots)}
+	s := &service{o: o, execs: execs, files: files.New(o.Roots), leftProcesses: leftProcesses{execs}}
 	defer func() {
 		s.standbys.close()
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)

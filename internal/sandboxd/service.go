@@ -33,6 +33,7 @@ type service struct {
 
 	standbys standbys
 	contexts contexts
+	leftProcesses
 }
 
 var execID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
@@ -321,26 +322,6 @@ func (s *service) Kill(ctx context.Context, req *connect.Request[sandboxv1.KillR
 		_, err = s.execs.KillLeft(ctx, e.ID())
 	}
 	return answer(&sandboxv1.KillResponse{}, err)
-}
-
-func (s *service) ListProcesses(context.Context, *connect.Request[sandboxv1.ListProcessesRequest]) (*connect.Response[sandboxv1.ListProcessesResponse], error) {
-	list, err := s.execs.Left()
-	if err != nil {
-		return nil, connect.NewError(connect.CodeInternal, err)
-	}
-	res := &sandboxv1.ListProcessesResponse{}
-	for _, p := range list {
-		shown := &sandboxv1.Process{Pid: int32(p.PID), ExecId: p.Exec, Command: p.Command, RssBytes: p.RSS} //nolint:gosec // the kernel has no more than 4 million
-		if !p.Started.IsZero() {
-			shown.StartedUnixMs = p.Started.UnixMilli()
-		}
-		res.Processes = append(res.Processes, shown)
-	}
-	return connect.NewResponse(res), nil
-}
-
-func (s *service) KillProcess(ctx context.Context, req *connect.Request[sandboxv1.KillProcessRequest]) (*connect.Response[sandboxv1.KillProcessResponse], error) {
-	return answer(&sandboxv1.KillProcessResponse{}, s.execs.KillProcess(ctx, int(req.Msg.GetPid())))
 }
 
 func (s *service) HoldDeadline(_ context.Context, req *connect.Request[sandboxv1.HoldDeadlineRequest]) (*connect.Response[sandboxv1.HoldDeadlineResponse], error) {

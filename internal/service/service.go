@@ -32,6 +32,11 @@ type Service struct {
 	SkillInstalls SkillInstalls
 	// Approvals are calls that wait for people. May be nil.
 	Approvals Approvals
+	PluginUse
+}
+
+// PluginUse is what callers do with plugins.
+type PluginUse struct {
 	// Plugins and Marketplaces are the caller's plugins, and where they come from. Both may be nil.
 	Plugins      Plugins
 	Marketplaces Marketplaces

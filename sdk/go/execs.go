@@ -125,16 +125,6 @@ func (t *Thread) Kill(ctx context.Context, execID string) error {
 	return t.call(ctx, Request{Method: http.MethodDelete, Path: t.path("execs", execID)}, nil)
 }
 
-// Processes lists the processes that commands with LeaveProcesses left.
-func (t *Thread) Processes(ctx context.Context) ([]LeftProcess, error) {
-	return list[LeftProcess](ctx, t.c, t.path("processes"), nil)
-}
-
-// KillProcess ends one of them, with all below it.
-func (t *Thread) KillProcess(ctx context.Context, pid int) error {
-	return t.call(ctx, Request{Method: http.MethodDelete, Path: t.path("processes", strconv.Itoa(pid))}, nil)
-}
-
 // run starts something and returns its events.
 func (t *Thread) run(ctx context.Context, path string, body any) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {

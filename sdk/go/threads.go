@@ -15,13 +15,14 @@ type Thread struct {
 	ActiveTools ActiveTools
 	Events      Events
 	Messages    Messages
+	Processes   Processes
 	c           *Client
 }
 
 // Thread names a thread. It asks the server nothing.
 func (c *Client) Thread(id string) *Thread {
 	t := &Thread{ID: id, c: c}
-	t.ActiveTools, t.Events, t.Messages = ActiveTools{t}, Events{t}, Messages{t}
+	t.ActiveTools, t.Events, t.Messages, t.Processes = ActiveTools{t}, Events{t}, Messages{t}, Processes{t}
 	return t
 }
 

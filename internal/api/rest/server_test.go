@@ -470,8 +470,8 @@ DELETE /api/skills/custom/{name} deleteSkill developer,admin
 DELETE /api/threads/{thread} deleteThread agent,developer,admin
 DELETE /api/threads/{thread}/contexts/{context} deleteContext agent,developer,admin
 DELETE /api/threads/{thread}/execs/{exec} killExec agent,developer,admin
-DELETE /api/threads/{thread}/processes/{pid} killProcess agent,developer,admin
 DELETE /api/threads/{thread}/files deleteFile agent,developer,admin
+DELETE /api/threads/{thread}/processes/{pid} killProcess agent,developer,admin
 DELETE /api/threads/{thread}/sandbox releaseSandbox agent,developer,admin
 DELETE /api/threads/{thread}/skills/{skill} removeVirtualSkill agent,developer,admin
 DELETE /api/threads/{thread}/tools/active/{tool} putAwayTool agent,developer,admin

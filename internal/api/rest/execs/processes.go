@@ -30,10 +30,14 @@ func (s processRoutes) add() {
 	route.Register(s.api, route.On(http.MethodDelete, list+"/{pid}", "killProcess", route.TagRun, route.Agents.At(route.Owner), "End a process that a command left, with all below it"),
 		func(ctx context.Context, in *struct {
 			route.ThreadIn
-			PID int `path:"pid" minimum:"2" maximum:"4194304"`
+			PID string `path:"pid" pattern:"^[0-9]{1,7}$"`
 		},
 		) (*struct{}, error) {
-			return nil, s.processes.KillProcess(ctx, exchange.CallerOf(ctx), in.Thread, in.PID)
+			pid, err := strconv.Atoi(in.PID)
+			if err != nil {
+				return nil, sandbox.InvalidField("pid", "has to be the pid of a process")
+			}
+			return nil, s.processes.KillProcess(ctx, exchange.CallerOf(ctx), in.Thread, pid)
 		})
 }
 

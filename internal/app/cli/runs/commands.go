@@ -57,7 +57,7 @@ func newPs(api *client.Client) *cobra.Command {
 }
 
 func printLeft(cmd *cobra.Command, api *client.Client, thread string) error {
-	list, err := api.SDK().Thread(thread).Processes(cmd.Context())
+	list, err := api.SDK().Thread(thread).Processes.List(cmd.Context())
 	if err != nil {
 		return client.Explain(err)
 	}
@@ -134,13 +134,13 @@ func newKill(api *client.Client) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t := api.SDK().Thread(args[0])
 			for _, id := range args[1:] {
-				pid, notPID := strconv.Atoi(id)
+				pid, notPID := strconv.ParseInt(id, 10, 32)
 				var err error
 				switch {
 				case signal != "":
 					err = t.Signal(cmd.Context(), id, signal)
 				case notPID == nil:
-					err = t.KillProcess(cmd.Context(), pid)
+					err = t.Processes.Kill(cmd.Context(), pid)
 				default:
 					err = t.Kill(cmd.Context(), id)
 				}
