@@ -19,11 +19,11 @@ import (
 
 // execFlags are the flags of `skerry exec`.
 type execFlags struct {
-	timeout                        int
+	timeout                               int
 	terminal, input, detached, raw, leave bool
-	join, cwd                      string
-	env, secrets                   []string
-	redactEnv                      bool
+	join, cwd                             string
+	env, secrets                          []string
+	redactEnv                             bool
 }
 
 // NewExec is `skerry exec`.
