@@ -189,7 +189,13 @@ func (a control) begin(ctx context.Context, q request, b *createBody, end time.T
 	if b.AutoPause {
 		labels[labelPauses] = "1"
 	}
-	info, err := a.o.Sandboxes.Acquire(ctx, q.caller, q.thread, sandbox.AcquireOptions{Template: t.Name, Labels: labels, Env: b.Env, Wait: startTime})
+	o := sandbox.AcquireOptions{Template: t.Name, Labels: labels, Env: b.Env, Wait: startTime}
+	info, err := a.o.Sandboxes.Acquire(ctx, q.caller, q.thread, o)
+	if sandbox.KindOf(err) == sandbox.NotFound && templates(a).guessed(b.Template, t) {
+		a.o.Log.Warn("a client of E2B gets the default template: the image of the other one is not there", "asked", b.Template, "template", t.Name, "error", err)
+		o.Template = a.o.DefaultTemplate
+		info, err = a.o.Sandboxes.Acquire(ctx, q.caller, q.thread, o)
+	}
 	if err == nil && info.State == sandbox.Starting {
 		err = sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox did not start within %s", startTime)
 	}

@@ -99,7 +99,17 @@ func TestTemplates(t *testing.T) {
 		t.Errorf("without data: %q, %v", got.Name, err)
 	}
 
-	_, srv := start(t)
+	h, srv := start(t)
+	tries := 0
+	h.acquire = func() error {
+		if tries++; tries == 1 {
+			return sandbox.Errorf(sandbox.NotFound, "there is no image")
+		}
+		return nil
+	}
+	if id := create(t, srv.URL, `{"templateID":"code-interpreter-v1"}`); h.threads[id].Sandbox.Template != "base" {
+		t.Errorf("without the image of data: %+v", h.threads[id].Sandbox)
+	}
 	for path, want := range map[string]string{
 		"/templates/aliases/code-interpreter-v1": `200 {"public":true,"templateID":"data"}`,
 		"/templates/aliases/a%2Fb":               `404 {"code":404,"message":"template a/b not found; GET /api/templates lists them"}`,

@@ -46,6 +46,13 @@ func (a templates) named(name string) (sandbox.Template, error) {
 	return all[i], nil
 }
 
+// guessed reports whether t stands for a name only because the server has it, so the default template serves, too, where
+// its image was not made.
+func (a templates) guessed(name string, t sandbox.Template) bool {
+	_, configured := a.o.Templates[name]
+	return name == interpreterTemplate && !configured && t.Name != a.o.DefaultTemplate
+}
+
 // aliases are the names by which clients reach each template beside its own.
 func (a templates) aliases() map[string][]string {
 	names := []string{baseTemplate, interpreterTemplate}
