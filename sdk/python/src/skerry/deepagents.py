@@ -78,7 +78,9 @@ class SkerrySandbox(BaseSandbox):
     async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
         seconds = self._seconds(timeout)
         try:
-            return answer(await self._athread().exec(merged(command), timeout_s=seconds, max_output_bytes=MAX_OUTPUT, leave_processes=True), seconds)
+            return answer(
+                await self._athread().exec(merged(command), timeout_s=seconds, max_output_bytes=MAX_OUTPUT, leave_processes=True), seconds
+            )
         except SkerryError as err:
             return ExecuteResponse(output=f"Error: {err}", exit_code=None)
 
