@@ -138,8 +138,8 @@ type SandboxServiceClient interface {
 	Warm(context.Context, *connect.Request[v1.WarmRequest]) (*connect.Response[v1.WarmResponse], error)
 	// Forget drops an ended exec and its events.
 	Forget(context.Context, *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error)
-	// File operations, for drivers whose host cannot see the files. Paths are absolute and virtual,
-	// and confined to the folders that StatusResponse.roots names.
+	// Files that no folder of the host holds, such as those in /tmp. Paths are absolute, and confined to the folders that
+	// StatusResponse.roots names: all but /dev, /proc, /sys and /run/skerry.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.FileInfo], error)
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error)
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.FileChunk], error)
@@ -475,8 +475,8 @@ type SandboxServiceHandler interface {
 	Warm(context.Context, *connect.Request[v1.WarmRequest]) (*connect.Response[v1.WarmResponse], error)
 	// Forget drops an ended exec and its events.
 	Forget(context.Context, *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error)
-	// File operations, for drivers whose host cannot see the files. Paths are absolute and virtual,
-	// and confined to the folders that StatusResponse.roots names.
+	// Files that no folder of the host holds, such as those in /tmp. Paths are absolute, and confined to the folders that
+	// StatusResponse.roots names: all but /dev, /proc, /sys and /run/skerry.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.FileInfo], error)
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error)
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.FileChunk]) error
