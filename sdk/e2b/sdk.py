@@ -122,7 +122,7 @@ class SDK(unittest.TestCase):
     def test_commands(self):
         run = self.box.commands.run
         got = run("echo $GREETING $HERE; pwd; echo oops >&2", envs={"HERE": "you"})
-        self.assertEqual((got.stdout, got.stderr, got.exit_code), ("moin you\n/mnt/user-data/workspace\n", "oops\n", 0))
+        self.assertEqual((got.stdout, got.stderr, got.exit_code), ("moin you\n/home/user\n", "oops\n", 0))
         with self.assertRaises(CommandExitException) as failed:
             run("echo no >&2; exit 7")
         self.assertEqual((failed.exception.exit_code, failed.exception.stderr), (7, "no\n"))
@@ -157,20 +157,20 @@ class SDK(unittest.TestCase):
         self.assertEqual(files.get_info("f/b.bin").size, 256)
         self.assertTrue(files.make_dir("f/new/deep"))
         self.assertFalse(files.make_dir("f/new/deep"))
-        self.assertEqual(files.rename("f/a.txt", "f/c.txt").path, "/mnt/user-data/workspace/f/c.txt")
+        self.assertEqual(files.rename("f/a.txt", "f/c.txt").path, "/home/user/f/c.txt")
         files.remove("f")
         self.assertFalse(files.exists("f"))
         files.remove("f")
         files.write("d/t.txt", "four")
         self.box.commands.run("ln -s t.txt d/l.txt && ln -s ../d d/self")
-        self.assertEqual(files.get_info("d/l.txt").symlink_target, "/mnt/user-data/workspace/d/t.txt")
+        self.assertEqual(files.get_info("d/l.txt").symlink_target, "/home/user/d/t.txt")
         shown = {e.name: (e.type.value, e.size, e.symlink_target) for e in files.list("d")}
-        top = "/mnt/user-data/workspace/d"
+        top = "/home/user/d"
         self.assertEqual(shown, {"t.txt": ("file", 4, None), "l.txt": ("symlink", 4, top + "/t.txt"), "self": ("symlink", 4096, top)})
         with self.assertRaises(NotFoundException):
             files.read("f/a.txt")
         written = files.write_files([{"path": "m/1", "data": "one"}, {"path": "m/2", "data": b"two"}])
-        self.assertEqual([w.path for w in written], ["/mnt/user-data/workspace/m/1", "/mnt/user-data/workspace/m/2"])
+        self.assertEqual([w.path for w in written], ["/home/user/m/1", "/home/user/m/2"])
         self.assertEqual(self.box.commands.run("cat m/1 m/2").stdout, "onetwo")
 
     def test_places(self):

@@ -65,7 +65,7 @@ test("pause", async () => {
 
 test("commands", async () => {
   const got = await box.commands.run("echo $GREETING $HERE; pwd; echo oops >&2", { envs: { HERE: "you" } });
-  assert.deepEqual([got.stdout, got.stderr, got.exitCode], ["moin you\n/mnt/user-data/workspace\n", "oops\n", 0]);
+  assert.deepEqual([got.stdout, got.stderr, got.exitCode], ["moin you\n/home/user\n", "oops\n", 0]);
   await assert.rejects(box.commands.run("echo no >&2; exit 7"), (e) => e instanceof CommandExitError && e.exitCode === 7 && e.stderr === "no\n");
   await assert.rejects(box.commands.run("sleep 60", { timeoutMs: 2000 }), TimeoutError);
 });
@@ -93,12 +93,12 @@ test("files", async () => {
   assert.equal(await box.files.exists("f/a.txt"), true);
   assert.equal(await box.files.makeDir("f/new"), true);
   assert.equal(await box.files.makeDir("f/new"), false);
-  assert.equal((await box.files.rename("f/a.txt", "f/c.txt")).path, "/mnt/user-data/workspace/f/c.txt");
+  assert.equal((await box.files.rename("f/a.txt", "f/c.txt")).path, "/home/user/f/c.txt");
   await box.files.remove("f");
   assert.equal(await box.files.exists("f"), false);
   await assert.rejects(box.files.read("f/a.txt"), NotFoundError);
   const written = await box.files.write([{ path: "m/1", data: "one" }, { path: "m/2", data: "two" }]);
-  assert.deepEqual(written.map((w) => w.path), ["/mnt/user-data/workspace/m/1", "/mnt/user-data/workspace/m/2"]);
+  assert.deepEqual(written.map((w) => w.path), ["/home/user/m/1", "/home/user/m/2"]);
 });
 
 test("watch", async () => {

@@ -341,7 +341,7 @@ func TestFiles(t *testing.T) {
 	l, err = c.ListDir(t.Context(), list)
 	shown := map[string]string{}
 	for _, e := range l.Msg.GetEntries() {
-		shown[e.GetName()] = fmt.Sprint(strings.TrimPrefix(e.GetType().String(), "FILE_TYPE_"), " ", e.GetSize(), " ", strings.TrimPrefix(e.GetSymlinkTarget(), sandbox.WorkspaceDir), " ", e.GetIsSymlink())
+		shown[e.GetName()] = fmt.Sprint(strings.TrimPrefix(e.GetType().String(), "FILE_TYPE_"), " ", e.GetSize(), " ", strings.TrimPrefix(e.GetSymlinkTarget(), homeDir), " ", e.GetIsSymlink())
 	}
 	for name, want := range map[string]string{"b.txt": "FILE 5  false", "link": "FILE 5 /a/b.txt true", "up": "DIRECTORY 4096 /a true"} {
 		if err != nil || shown[name] != want {

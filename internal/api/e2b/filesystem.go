@@ -52,6 +52,7 @@ func entryInfo(e paths.Entry) *filesystem.EntryInfo {
 		if !path.IsAbs(target) {
 			target = path.Join(path.Dir(e.Path), target)
 		}
+		target = shown(target)
 		info.SymlinkTarget, info.IsSymlink = &target, true
 	}
 	info.Permissions = mode.String()

@@ -16,6 +16,13 @@ type Freezer struct {
 	Inspect func(context.Context, sandbox.ID) (sandbox.Instance, error)
 }
 
+// A busy machine may not stop all processes of a sandbox in the time that runc has for it ("unable to freeze"); runc then lets
+// them go on.
+const (
+	tries = 3
+	pause = 200 * time.Millisecond
+)
+
 // To makes a sandbox Paused or Running by change, unless it is so already. Conflict: it is neither.
 func (f Freezer) To(ctx context.Context, id sandbox.ID, want sandbox.State, change func(context.Context, sandbox.Instance) error) error {
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
@@ -34,5 +41,15 @@ func (f Freezer) To(ctx context.Context, id sandbox.ID, want sandbox.State, chan
 	case there.State != sandbox.Running && there.State != sandbox.Paused:
 		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is %s", id, there.State)
 	}
-	return change(ctx, there)
+	for try := 1; ; try++ {
+		err := change(ctx, there)
+		if err == nil || want != sandbox.Paused || try == tries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
