@@ -35,8 +35,10 @@ func MakeMountPoints(root *os.Root) error {
 		if _, err := root.Lstat(link[1:]); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := root.MkdirAll(strings.TrimPrefix(path.Dir(link)+"/.", "/"), 0o755); err != nil {
-			return noRoom(err, link)
+		if dir := path.Dir(link); dir != "/" {
+			if err := makeFolder(root, dir); err != nil {
+				return noRoom(err, link)
+			}
 		}
 		if err := root.Symlink(sandbox.WorkspaceDir, link[1:]); err != nil {
 			return noRoom(err, link)
