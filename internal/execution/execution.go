@@ -37,7 +37,7 @@ type Exec struct {
 	Limits  *limits.Place // that it takes of its caller's
 	Trace   Trace
 	Hold    Hold
-	left    *redact.Secrets // what hides secrets in the processes that it left; nil: none. Guarded by log.mu
+	left    func(string) string // hides secrets in the processes that it left; nil: it left none. Guarded by log.mu
 	log     eventLog
 }
 
@@ -145,7 +145,7 @@ func (e *Exec) Finish(res sandbox.Result, err error) {
 	e.Hold.finish()
 	if res.LeftProcesses > 0 {
 		e.log.mu.Lock()
-		e.left = e.Secret.Hide
+		e.left = e.Secret.Hide.String // also where there are no secrets
 		e.log.mu.Unlock()
 	}
 	e.Secret = Secrets{}        // up to 36 MB

@@ -10,7 +10,6 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
-	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
@@ -79,12 +78,12 @@ func (x *Execs) Processes(ctx context.Context, c sandbox.Caller, id string) ([]s
 // secrets either: then only the program is shown.
 func (x *Execs) command(t sandbox.Thread, p *sandboxv1.Process) string {
 	text := p.GetCommand()
-	var hide *redact.Secrets
+	var hide func(string) string
 	if e, err := x.o.Registry.Get(t, p.GetExecId()); err == nil {
 		hide = e.hidesLeft()
 	}
 	if hide != nil {
-		text = hide.String(text)
+		text = hide(text)
 	} else if program, _, more := strings.Cut(text, " "); more {
 		text = program + " …"
 	}
@@ -159,8 +158,8 @@ func (x *Execs) killLeft(ctx context.Context, c sandbox.Caller, e *Exec, inst *i
 	return err
 }
 
-// hidesLeft is what hides secrets in the processes that e left; nil: it left none.
-func (e *Exec) hidesLeft() *redact.Secrets {
+// hidesLeft hides secrets in the processes that e left; nil: it left none.
+func (e *Exec) hidesLeft() func(string) string {
 	e.log.mu.Lock()
 	defer e.log.mu.Unlock()
 	return e.left
