@@ -29,7 +29,7 @@ func TestTerminalOfAnExec(t *testing.T) {
 	}
 	h := newHouse(t, d)
 	size := sandbox.TerminalSize{Cols: 80, Rows: 24}
-	id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "top", Background: true, Terminal: &size, Env: map[string]string{"API": secretValue}})
+	id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "top", Background: true, Terminal: &size, Env: map[string]string{"API": secretValue}, RedactEnv: true})
 	if err != nil {
 		t.Fatal(err)
 	}
