@@ -8,13 +8,11 @@ import (
 	"syscall"
 
 	"github.com/skerry-sandbox/skerry/internal/app/cli"
-	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
 )
 
 func main() {
-	// A driver that probes a runtime runs this program inside a small sandbox.
-	if len(os.Args) > 1 && os.Args[1] == runtimeprobe.Arg {
-		os.Exit(runtimeprobe.Main())
+	if len(os.Args) > 1 {
+		probe(os.Args[1])
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

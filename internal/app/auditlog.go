@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/app/buckets"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/audit/archive"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
@@ -101,23 +102,8 @@ func (s auditSigner) sign(o *audit.Options) {
 		if s.key != nil {
 			public = s.key.Public()
 		}
-		return TrustedKeys(s.dir, public, s.keep)
+		return signing.Against(s.dir, public, s.keep)
 	}
-}
-
-// TrustedKeys is what a log is verified against: the keys that go with a public one, and the heads that are kept.
-func TrustedKeys(dir string, public ed25519.PublicKey, keep string) (o verify.Options, err error) {
-	if keep != "" {
-		if o.Expect, err = signing.Kept(keep, dir); err != nil {
-			return o, err
-		}
-	}
-	list, err := signing.List(dir)
-	if err != nil {
-		return o, err
-	}
-	o.Keys = signing.Trusted(list, public)
-	return o, nil
 }
 
 // auditLogs opens the audit logs of the slots of a data folder.
@@ -179,7 +165,7 @@ func auditArchive(c config.Config) (audit.Archive, error) {
 	case !strings.HasPrefix(address, "s3://"):
 		return archive.NewFolder(address), nil
 	}
-	o, err := S3Options(c.S3)
+	o, err := buckets.Options(c.S3)
 	if err != nil {
 		return nil, err
 	}

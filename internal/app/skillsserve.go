@@ -11,12 +11,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/skerry-sandbox/skerry/internal/app/buckets"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/platform/download"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	"github.com/skerry-sandbox/skerry/internal/plugins"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 	"github.com/skerry-sandbox/skerry/internal/skills/install"
 	"github.com/skerry-sandbox/skerry/internal/skills/source"
 	"github.com/skerry-sandbox/skerry/skills"
@@ -29,7 +31,7 @@ func (b *builder) skillInstalls(f *foundation, x *extensionSet, library *skill.L
 	b.onClose(web.Close)
 	from := source.Addresses{Web: web}
 	if len(b.cfg.S3.Buckets) > 0 {
-		options, err := S3Options(b.cfg.S3)
+		options, err := buckets.Options(b.cfg.S3)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +91,7 @@ func (p *skillSources) public(ctx context.Context) ([]skill.Source, error) {
 	defer done()
 	for i, e := range list.Sources {
 		from := skill.Source{Untrusted: e.Untrusted(), Defaults: e.Defaults(), Findings: e.Findings()}
-		if dir := list.Folder(e); dir != "" && !IsSkill(dir) {
+		if dir := list.Folder(e); dir != "" && !format.IsSkill(dir) {
 			from.Dir = dir
 		} else if e.Type == source.TypeEmbedded && e.Name == "" {
 			if from.FS, err = fs.Sub(skills.FS, "public"); err != nil {
@@ -110,7 +112,7 @@ func (p *skillSources) public(ctx context.Context) ([]skill.Source, error) {
 // finder returns a finder that works below the folder. done closes its connections.
 func (p *skillSources) finder() (_ source.Finder, done func(), err error) {
 	f := source.Finder{Embedded: skills.FS, Temp: filepath.Join(p.into, "work"), Limits: archive.DefaultLimits()}
-	from, err := S3Options(p.cfg.S3)
+	from, err := buckets.Options(p.cfg.S3)
 	if err != nil {
 		return f, nil, err
 	}

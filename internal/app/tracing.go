@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/app/environment"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
@@ -22,7 +23,7 @@ func (b *builder) openTracing(ctx context.Context, peers *peer.Peers) (*tracing.
 		}
 	}
 	t, err := tracing.Open(ctx, tracing.Options{
-		Endpoint: endpoint, Ratio: float64(b.cfg.Tracing.SamplePercent) / 100, Service: EnvOr("OTEL_SERVICE_NAME", "skerry"),
+		Endpoint: endpoint, Ratio: float64(b.cfg.Tracing.SamplePercent) / 100, Service: environment.Or("OTEL_SERVICE_NAME", "skerry"),
 		Version: buildinfo.Version(), Instance: peers.ID(), Log: b.log,
 	})
 	if err != nil {

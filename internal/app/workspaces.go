@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/app/buckets"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
@@ -21,7 +22,7 @@ func SnapshotObjects(c config.Config) (o snapshot.Objects, closing func() error,
 	case !strings.HasPrefix(c.Workspaces.Store, "s3://"):
 		return snapshot.NewFolder(c.Workspaces.Store), closing, nil
 	}
-	options, err := S3Options(c.S3)
+	options, err := buckets.Options(c.S3)
 	if err != nil {
 		return nil, closing, err
 	}

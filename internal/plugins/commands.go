@@ -10,7 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/oneline"
 	"github.com/skerry-sandbox/skerry/internal/plugins/slash"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // commandLoader reads the commands of a plugin.
@@ -100,7 +100,7 @@ func (l commandLoader) commandMap(all fields) {
 
 // command reads one file. It reports false when there are too many.
 func (l commandLoader) command(name, file string, set func(*slash.Command)) bool {
-	text, err := l.read(file, skills.MaxTextBytes)
+	text, err := l.read(file, format.MaxTextBytes)
 	if err != nil {
 		l.add("unreadable", sandbox.SeverityError, file, "%s", detail(err))
 		return true

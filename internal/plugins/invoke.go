@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/plugins/slash"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // Threads is what commands may reach of a thread.
@@ -113,7 +113,7 @@ func (m *member) skillCommand(sk Skill) (slash.Command, error) {
 	defer root.Close() //nolint:errcheck // it was read
 	l := &loader{root: root, p: &Plugin{}}
 	file := path.Join(sk.Folder, skillFile)
-	text, err := l.read(file, skill.MaxTextBytes)
+	text, err := l.read(file, format.MaxTextBytes)
 	if err != nil {
 		return slash.Command{}, err
 	}

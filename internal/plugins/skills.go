@@ -4,7 +4,7 @@ import (
 	"path"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // Dir is where a plugin's folder is in a sandbox.
@@ -68,12 +68,12 @@ func (l *loader) skill(folder string, seen map[string]string) bool {
 		return false
 	}
 	file := path.Join(folder, skillFile)
-	text, err := l.read(file, skills.MaxTextBytes)
+	text, err := l.read(file, format.MaxTextBytes)
 	if err != nil {
 		l.add("unreadable", sandbox.SeverityError, file, "%s", detail(err))
 		return true
 	}
-	sk, findings, _ := skills.Parse(name, text) // its error is one of the findings, and Broken
+	sk, findings, _ := format.Parse(name, text) // its error is one of the findings, and Broken
 	for _, f := range findings {
 		f.File = path.Join(folder, f.File)
 		l.found(f)

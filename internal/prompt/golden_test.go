@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -42,7 +41,7 @@ func some() Input {
 		Mode: sandbox.ModeCode, Settings: sandbox.DefaultCodeSettings(),
 		Tools:   sandbox.ToolSet{Tools: []sandbox.Tool{{Server: "crm", Name: "find", Printed: "crm__find", Input: json.RawMessage(`{"type":"object"}`)}}},
 		Servers: []sandbox.ToolServer{{Name: "crm", Description: "Deals & <people>", ToolCount: 1}},
-		Skills: []skills.Skill{
+		Skills: []sandbox.Skill{
 			{Name: "zip", Description: "Packs\n  files.", Category: "public", Location: "/mnt/skills/public/zip/SKILL.md"},
 			{Name: "brief", Description: "Writes <briefs> & \"notes\".", Category: "plugin:sales", Location: "/mnt/plugins/sales/skills/brief/SKILL.md"},
 			{Name: "mine", Description: strings.Repeat("word ", 300), Category: "custom", Location: "/mnt/skills/custom/mine/SKILL.md"},
@@ -76,11 +75,11 @@ func TestGolden(t *testing.T) {
 	}))
 }
 
-func manySkills(n int) []skills.Skill {
-	list := make([]skills.Skill, 0, n)
+func manySkills(n int) []sandbox.Skill {
+	list := make([]sandbox.Skill, 0, n)
 	for i := range n {
 		category := []string{"public", "plugin:p", "custom", "virtual"}[min(3, i%100)]
-		list = append(list, skills.Skill{
+		list = append(list, sandbox.Skill{
 			Name: fmt.Sprintf("skill-%04d", i), Category: category, Location: fmt.Sprintf("/mnt/skills/%s/skill-%04d/SKILL.md", category, i),
 			Description: strings.Repeat("Does something & more of it. ", 12),
 		})

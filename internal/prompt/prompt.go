@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	skill "github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 // Prompt is the answer of GET /api/threads/{t}/prompt.
@@ -51,14 +50,14 @@ type Input struct {
 	Settings sandbox.CodeSettings
 	Tools    sandbox.ToolSet
 	Servers  []sandbox.ToolServer
-	Skills   []skill.Skill // the skills of the thread
-	Commands []Command     // the commands of the thread
+	Skills   []sandbox.Skill // the skills of the thread
+	Commands []Command       // the commands of the thread
 }
 
 // Build makes the prompt of a thread.
 func Build(in Input) (Prompt, error) {
 	mode, settings, tools := in.Mode, in.Settings, in.Tools
-	in.Skills = slices.DeleteFunc(slices.Clone(in.Skills), func(s skill.Skill) bool { return s.Hidden }) // for people only
+	in.Skills = slices.DeleteFunc(slices.Clone(in.Skills), func(s sandbox.Skill) bool { return s.Hidden }) // for people only
 	skills, cut := skillsSection(in.Skills)
 	p := Prompt{Mode: mode, Sections: map[string]string{"skills": skills, "commands": commandsSection(in.Commands), "code_execution": "", "active_tools": activeSection(in.Tools)}}
 	definitions := []definition{}

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	skill "github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 // Command is a command of a plugin, as the person types it: /Name ArgumentHint.
@@ -37,7 +36,7 @@ const (
 	MaxEnum = 200
 )
 
-func skillsSection(skills []skill.Skill) (section string, cut bool) {
+func skillsSection(skills []sandbox.Skill) (section string, cut bool) {
 	if len(skills) == 0 {
 		return "", false
 	}
@@ -56,7 +55,7 @@ func skillsSection(skills []skill.Skill) (section string, cut bool) {
 }
 
 // ranked sorts skills by how near they are to the thread.
-func ranked(skills []skill.Skill) []skill.Skill {
+func ranked(skills []sandbox.Skill) []sandbox.Skill {
 	rank := func(category string) int {
 		switch {
 		case category == sandbox.CategoryVirtual:
@@ -69,7 +68,7 @@ func ranked(skills []skill.Skill) []skill.Skill {
 		return 3
 	}
 	skills = slices.Clone(skills)
-	slices.SortStableFunc(skills, func(a, b skill.Skill) int {
+	slices.SortStableFunc(skills, func(a, b sandbox.Skill) int {
 		if rank(a.Category) == 0 && rank(b.Category) == 0 {
 			return 0 // in the order in which the thread was given them
 		}
@@ -80,7 +79,7 @@ func ranked(skills []skill.Skill) []skill.Skill {
 
 // catalogue returns the entries that fit, and how many do not: first the skills that the thread was given, in their order,
 // then all others by name.
-func catalogue(skills []skill.Skill) (entries string, left int) {
+func catalogue(skills []sandbox.Skill) (entries string, left int) {
 	var chosen []string // begins with the name: sorts by it
 	given := 0
 	for given < len(skills) && skills[given].Category == sandbox.CategoryVirtual {
@@ -145,7 +144,7 @@ func commandsSection(commands []Command) string {
 }
 
 // skillTools are the tools for skills that an agent should register.
-func skillTools(skills []skill.Skill, cut bool) []definition {
+func skillTools(skills []sandbox.Skill, cut bool) []definition {
 	names := make([]string, 0, len(skills))
 	for _, s := range skills {
 		names = append(names, s.Name)

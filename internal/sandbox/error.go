@@ -89,6 +89,15 @@ func DetailOf(err error) string {
 	return ""
 }
 
+// TextOf is DetailOf, and the text of an error that is not an Error.
+func TextOf(err error) string {
+	var known *Error
+	if errors.As(err, &known) {
+		return known.Detail
+	}
+	return err.Error()
+}
+
 // Errorf makes an error of a kind. The text is shown to the caller. With %w the wrapped error is
 // part of that text, so wrap only errors that were written for callers; for others use Wrap.
 func Errorf(k Kind, format string, args ...any) error {

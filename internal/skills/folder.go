@@ -18,6 +18,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/rename"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // tops are the folders of a view that are always there: a sandbox mounts the first level, and a
@@ -295,7 +296,7 @@ func folderFor(to, dir string, made map[string]bool) error {
 
 // linkFile links one file, or copies it where a link cannot be: to another file system, or to a file that has as
 // many as the file system allows.
-func linkFile(from int, dir, to string, f File) error {
+func linkFile(from int, dir, to string, f format.File) error {
 	target := filepath.Join(to, f.Path)
 	err := unix.Linkat(from, f.Path, unix.AT_FDCWD, target, 0)
 	if !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EMLINK) {
@@ -304,7 +305,7 @@ func linkFile(from int, dir, to string, f File) error {
 	return copyOver(dir, target, f)
 }
 
-func copyOver(dir, target string, f File) error {
+func copyOver(dir, target string, f format.File) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -328,13 +329,13 @@ func copyOver(dir, target string, f File) error {
 const maxTreeFiles = 20_000
 
 // treeFiles lists the regular files below a folder.
-func treeFiles(dir string) ([]File, error) {
+func treeFiles(dir string) ([]format.File, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // it was read
-	files := []File{}
+	files := []format.File{}
 	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -346,7 +347,7 @@ func treeFiles(dir string) ([]File, error) {
 		if err != nil {
 			return err
 		}
-		files = append(files, File{SkillFile: sandbox.SkillFile{Path: p, Bytes: info.Size()}, Exec: info.Mode()&0o111 != 0})
+		files = append(files, format.File{SkillFile: sandbox.SkillFile{Path: p, Bytes: info.Size()}, Exec: info.Mode()&0o111 != 0})
 		return nil
 	})
 	return files, err

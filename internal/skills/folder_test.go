@@ -13,6 +13,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/rename/refused"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // shown lists the files below a folder.
@@ -214,7 +215,7 @@ func TestCopyWhereNoLinkCanBe(t *testing.T) {
 	source := t.TempDir()
 	write(t, filepath.Join(source, "s/run.sh"), "#!/bin/sh\n", 0o555)
 	to := t.TempDir()
-	if err := copyOver(source, filepath.Join(to, "run.sh"), File{SkillFile: sandbox.SkillFile{Path: "s/run.sh"}, Exec: true}); err != nil {
+	if err := copyOver(source, filepath.Join(to, "run.sh"), format.File{SkillFile: sandbox.SkillFile{Path: "s/run.sh"}, Exec: true}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(filepath.Join(to, "run.sh"))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // TestGrowth: a user who replaces skills over and over fills no disk, and gets the same again an hour later.
@@ -13,8 +14,8 @@ func TestGrowth(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	now := time.Now().Add(time.Minute) // so that nothing comes back while the test runs
-	for range maxGrowth / MaxBytes {
-		if err := h.growth.take(anna, MaxBytes, now); err != nil {
+	for range maxGrowth / format.MaxBytes {
+		if err := h.growth.take(anna, format.MaxBytes, now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -27,7 +28,7 @@ func TestGrowth(t *testing.T) {
 	if left, err := os.ReadDir(h.store.dir); err != nil || len(left) > 0 {
 		t.Errorf("what is refused leaves %v, %v", left, err)
 	}
-	if err := h.growth.take(anna, MaxBytes, now.Add(stageAge)); err != nil {
+	if err := h.growth.take(anna, format.MaxBytes, now.Add(stageAge)); err != nil {
 		t.Errorf("an hour later: %v", err)
 	}
 	if h.growth.forget(now.Add(3 * stageAge)); len(h.growth.of) > 0 {

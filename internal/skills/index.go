@@ -11,6 +11,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // Limits of one user's skills.
@@ -55,7 +56,7 @@ func parseIndex(text []byte) (*index, error) {
 		return nil, fmt.Errorf("the list of skills has version %d, want 1", x.Version)
 	}
 	for name := range x.Skills {
-		if CheckName(name) != nil {
+		if format.CheckName(name) != nil {
 			delete(x.Skills, name)
 		}
 	}

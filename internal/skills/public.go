@@ -13,6 +13,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 const (
@@ -185,7 +186,7 @@ func (s Source) stamp(name string, deep bool) publicStamp {
 	entries := 0
 	// What cannot be read is said when it is imported.
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // see above
-		if entries++; err != nil || entries > maxEntries {
+		if entries++; err != nil || entries > format.MaxEntries {
 			return fs.SkipAll
 		}
 		if info, err := d.Info(); err == nil {
@@ -229,7 +230,7 @@ func (p *public) read(found map[string]*publicSkill, names []string) {
 }
 
 func (p *public) stage(s Source, name string) (*staged, error) {
-	if err := CheckName(name); err != nil {
+	if err := format.CheckName(name); err != nil {
 		return nil, err
 	}
 	if s.Dir == "" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // Set is all skills of one user at one moment, and the plugins that they come with. It does not change.
@@ -22,16 +23,16 @@ type Set struct {
 	state   State
 	plugins *Plugins
 
-	skills  []Skill // sorted by name
+	skills  []sandbox.Skill // sorted by name
 	members map[string]*Member
 }
 
 // Member is a skill with its files. It does not change.
 type Member struct {
-	Skill  Skill
+	Skill  sandbox.Skill
 	dir    string // host folder
 	key    string // of its contents
-	files  []File
+	files  []format.File
 	plugin string // that it lies in, "" when none
 	inside string // where, relative to the plugin
 }
@@ -81,7 +82,7 @@ func (l *Library) fill(s *Set) {
 	for name, r := range s.index.Skills {
 		m := &Member{key: r.Digest}
 		if e, err := l.store.get(r.Digest); err != nil {
-			m.Skill = broken(name, "files-damaged", detail(err)+"; install the skill anew")
+			m.Skill = broken(name, "files-damaged", sandbox.TextOf(err)+"; install the skill anew")
 			m.Skill.Category, m.Skill.Location, m.Skill.Digest = sandbox.CategoryCustom, location(sandbox.CategoryCustom, name), r.Digest
 			l.o.Log.Error("skill cannot be read", "skill", name, "error", err)
 		} else {
@@ -97,13 +98,13 @@ func (l *Library) fill(s *Set) {
 		s.add(l.publicMember(name, l.public.found[name]))
 	}
 	l.public.mu.Unlock()
-	s.skills = make([]Skill, 0, len(s.members))
+	s.skills = make([]sandbox.Skill, 0, len(s.members))
 	for name, m := range s.members {
 		on, _ := s.state.Skill(name)
 		m.Skill.Enabled = on && !m.Skill.Broken
 		s.skills = append(s.skills, m.Skill)
 	}
-	slices.SortFunc(s.skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.skills, func(a, b sandbox.Skill) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // add puts a skill in, under another name or not at all when a loading skill has its name.
@@ -130,7 +131,7 @@ func say(m *Member, rule, format string, args ...any) {
 	m.Skill.Findings = joined(m.Skill.Findings, []sandbox.Finding{{Rule: rule, Severity: sandbox.SeverityWarning, Message: fmt.Sprintf(format, args...)}})
 }
 
-func firstError(sk Skill) string {
+func firstError(sk sandbox.Skill) string {
 	for _, f := range sk.Findings {
 		if f.Severity == sandbox.SeverityError {
 			return f.Message
@@ -144,7 +145,7 @@ func (l *Library) publicMember(name string, p *publicSkill) *Member {
 	if p.entry != nil {
 		m.Skill, m.dir, m.key, m.files = l.parse(p.entry, name), p.entry.dir, p.entry.digest, p.entry.files
 	} else {
-		m.Skill = broken(name, "files", detail(readError(p.err)))
+		m.Skill = broken(name, "files", sandbox.TextOf(format.Unreadable(p.err)))
 	}
 	from := l.o.Public[p.source]
 	m.Skill.Category, m.Skill.Location, m.Skill.Trusted = sandbox.CategoryPublic, location(sandbox.CategoryPublic, name), !from.Untrusted
@@ -189,7 +190,7 @@ func (l *Library) pluginMember(p Plugin, folder string) *Member {
 	m := &Member{dir: filepath.Join(p.Dir, filepath.FromSlash(folder)), key: p.Key + " " + folder, plugin: p.Name, inside: folder}
 	e, err := l.pluginEntry(m.key, m.dir)
 	if err != nil {
-		m.Skill = broken(name, "files", detail(readError(err)))
+		m.Skill = broken(name, "files", sandbox.TextOf(format.Unreadable(err)))
 	} else {
 		m.Skill, m.files = l.parse(e, name), e.files
 	}
@@ -221,14 +222,14 @@ func (l *Library) pluginEntry(key, dir string) (*entry, error) {
 
 // List returns all skills, sorted by name, also skills that are off or do not load. Callers must not change
 // it.
-func (s *Set) List() []Skill { return s.skills }
+func (s *Set) List() []sandbox.Skill { return s.skills }
 
 // Get returns a skill. A skill of a plugin is also found as <plugin>:<skill>. NotFound when there is none.
-func (s *Set) Get(name string) (Skill, error) {
+func (s *Set) Get(name string) (sandbox.Skill, error) {
 	if m := lookup(s.members, name); m != nil {
 		return m.Skill, nil
 	}
-	return Skill{}, sandbox.Errorf(sandbox.NotFound, "there is no skill %.80q", name)
+	return sandbox.Skill{}, sandbox.Errorf(sandbox.NotFound, "there is no skill %.80q", name)
 }
 
 // Open opens the folder of a skill for reading; the caller closes it. NotFound when there is none of that name.
@@ -239,7 +240,7 @@ func (s *Set) Open(name string) (*os.Root, error) {
 	}
 	root, err := os.OpenRoot(m.dir)
 	if err != nil {
-		return nil, readError(err)
+		return nil, format.Unreadable(err)
 	}
 	return root, nil
 }
@@ -263,7 +264,7 @@ func lookup(members map[string]*Member, name string) *Member {
 
 // View is what one thread has of a Set: the skills that are on, and what its sandbox shows of them. It does not change.
 type View struct {
-	skills  []Skill // sorted by name
+	skills  []sandbox.Skill // sorted by name
 	members map[string]*Member
 	trees   []Tree // sorted by path
 
@@ -273,11 +274,11 @@ type View struct {
 
 // Tree is a folder that a sandbox shows.
 type Tree struct {
-	Path    string   // relative to /mnt, with slashes: "skills/public/pdf", "plugins/sales"
-	Dir     string   // host folder
-	Key     string   // names the contents
-	Without []string // paths in it that are left out, sorted
-	files   []File   // when they are known
+	Path    string        // relative to /mnt, with slashes: "skills/public/pdf", "plugins/sales"
+	Dir     string        // host folder
+	Key     string        // names the contents
+	Without []string      // paths in it that are left out, sorted
+	files   []format.File // when they are known
 	// doubtful says that a former process made what is there.
 	doubtful bool
 }
@@ -330,14 +331,14 @@ func (s *Set) View(only []string, virtual []*Member) *View {
 }
 
 // InOrder sorts skills of a thread: first those that it was given, in their order, then all others by name.
-func InOrder(list []Skill) {
-	given := func(s Skill) int {
+func InOrder(list []sandbox.Skill) {
+	given := func(s sandbox.Skill) int {
 		if s.Category == sandbox.CategoryVirtual {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(list, func(a, b Skill) int {
+	slices.SortStableFunc(list, func(a, b sandbox.Skill) int {
 		if given(a) == 0 && given(b) == 0 {
 			return 0
 		}
@@ -349,7 +350,7 @@ func InOrder(list []Skill) {
 func NoView() *View { return &View{} }
 
 // List returns the skills of the thread, as InOrder sorts them. Callers must not change it.
-func (v *View) List() []Skill { return v.skills }
+func (v *View) List() []sandbox.Skill { return v.skills }
 
 // Trees are the folders that the thread's sandbox shows, sorted by path. Callers must not change it.
 func (v *View) Trees() []Tree { return v.trees }
@@ -362,10 +363,10 @@ func (v *View) find(name string) (*Member, error) {
 }
 
 // Get returns a skill of the thread. NotFound when it has none of that name.
-func (v *View) Get(name string) (Skill, error) {
+func (v *View) Get(name string) (sandbox.Skill, error) {
 	m, err := v.find(name)
 	if err != nil {
-		return Skill{}, err
+		return sandbox.Skill{}, err
 	}
 	return m.Skill, nil
 }
@@ -391,26 +392,26 @@ func (v *View) ReadFile(name, file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(m.files, func(f File) bool { return f.Path == file }) {
+	if !slices.ContainsFunc(m.files, func(f format.File) bool { return f.Path == file }) {
 		return nil, sandbox.Errorf(sandbox.NotFound, "skill %q has no file %.200q", name, file)
 	}
-	return m.read(file, MaxBytes)
+	return m.read(file, format.MaxBytes)
 }
 
 func (m *Member) read(file string, limit int64) ([]byte, error) {
 	root, err := os.OpenRoot(m.dir)
 	if err != nil {
-		return nil, readError(err)
+		return nil, format.Unreadable(err)
 	}
 	defer root.Close() //nolint:errcheck // it was read
 	f, err := root.Open(filepath.FromSlash(file))
 	if err != nil {
-		return nil, readError(err)
+		return nil, format.Unreadable(err)
 	}
 	defer f.Close() //nolint:errcheck // it was read
 	data, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
-		return nil, readError(err)
+		return nil, format.Unreadable(err)
 	}
 	return data, nil
 }
@@ -429,14 +430,14 @@ func (v *View) Argv(name, script string) ([]string, error) {
 		return nil, sandbox.Errorf(sandbox.Invalid, "script %.200q: give a path relative to the skill, such as scripts/run.py", script)
 	}
 	script = path.Clean(filepath.ToSlash(script))
-	if !slices.ContainsFunc(m.files, func(f File) bool { return f.Path == script }) {
+	if !slices.ContainsFunc(m.files, func(f format.File) bool { return f.Path == script }) {
 		return nil, sandbox.Errorf(sandbox.NotFound, "skill %q has no script %.200q", name, script)
 	}
 	head, err := m.read(script, maxShebang)
 	if err != nil {
 		return nil, err
 	}
-	argv, err := Interpreter(string(head), script)
+	argv, err := format.Interpreter(string(head), script)
 	if err != nil {
 		return nil, err
 	}
@@ -454,7 +455,7 @@ func (v *View) ModuleArgv(name, module string) ([]string, error) {
 		return nil, err
 	}
 	base := strings.ReplaceAll(module, ".", "/")
-	if !slices.ContainsFunc(m.files, func(f File) bool { return f.Path == base+".py" || f.Path == base+"/__main__.py" }) {
+	if !slices.ContainsFunc(m.files, func(f format.File) bool { return f.Path == base+".py" || f.Path == base+"/__main__.py" }) {
 		return nil, sandbox.Errorf(sandbox.NotFound, "skill %q has no module %.200q: there is neither %[3]s.py nor %[3]s/__main__.py", name, module, base)
 	}
 	return []string{"sh", "-c", runModule, "sh", path.Dir(m.Skill.Location), module}, nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // maxOwners is how many users are remembered in memory.
@@ -64,7 +65,7 @@ type Library struct {
 	mu        sync.Mutex
 	indexes   map[sandbox.Owner]*indexFile
 	sets      map[sandbox.Owner]*Set
-	parsed    map[parsedKey]Skill
+	parsed    map[parsedKey]sandbox.Skill
 	inPlugins map[string]*entry // by the key of a member
 	everybody everybody
 	changed   chan struct{} // closed and replaced when this process changes something
@@ -81,7 +82,7 @@ func Open(o Options) (*Library, error) {
 	}
 	l := &Library{
 		o: o, store: st, public: &public{sources: o.Public, store: st, log: o.Log},
-		indexes: map[sandbox.Owner]*indexFile{}, sets: map[sandbox.Owner]*Set{}, parsed: map[parsedKey]Skill{}, inPlugins: map[string]*entry{}, changed: make(chan struct{}),
+		indexes: map[sandbox.Owner]*indexFile{}, sets: map[sandbox.Owner]*Set{}, parsed: map[parsedKey]sandbox.Skill{}, inPlugins: map[string]*entry{}, changed: make(chan struct{}),
 	}
 	l.public.look(time.Now(), true)
 	return l, nil
@@ -138,7 +139,7 @@ func (l *Library) Sweep() error {
 }
 
 // parse returns what Parse makes of an entry's SKILL.md.
-func (l *Library) parse(e *entry, folder string) Skill {
+func (l *Library) parse(e *entry, folder string) sandbox.Skill {
 	key := parsedKey{e.digest, folder}
 	l.mu.Lock()
 	sk, ok := l.parsed[key]
@@ -149,7 +150,7 @@ func (l *Library) parse(e *entry, folder string) Skill {
 	if e.text == nil {
 		sk = broken(folder, "no-skill-file", "there is no file SKILL.md")
 	} else {
-		sk, _, _ = Parse(folder, e.text) //nolint:errcheck // the skill says so itself
+		sk, _, _ = format.Parse(folder, e.text) //nolint:errcheck // the skill says so itself
 	}
 	sk.Digest = e.digest
 	l.mu.Lock()
@@ -161,8 +162,8 @@ func (l *Library) parse(e *entry, folder string) Skill {
 	return sk
 }
 
-func broken(name, rule, message string) Skill {
-	return Skill{Name: name, Broken: true, Findings: []sandbox.Finding{{Rule: rule, Severity: sandbox.SeverityError, Message: message}}}
+func broken(name, rule, message string) sandbox.Skill {
+	return sandbox.Skill{Name: name, Broken: true, Findings: []sandbox.Finding{{Rule: rule, Severity: sandbox.SeverityError, Message: message}}}
 }
 
 // AddOptions say what is kept with a skill that a user gets.
@@ -175,7 +176,7 @@ type AddOptions struct {
 // Add makes a folder a skill of a user, under this name. Its regular files are copied into the store,
 // and all of it appears at once or not at all. Invalid: the name, SKILL.md or a limit is wrong;
 // Conflict: the user has a skill of that name, also when another call is making it right now; QuotaExceeded: the user has too many.
-func (l *Library) Add(ctx context.Context, o sandbox.Owner, name string, fsys fs.FS, a AddOptions) (Skill, error) {
+func (l *Library) Add(ctx context.Context, o sandbox.Owner, name string, fsys fs.FS, a AddOptions) (sandbox.Skill, error) {
 	add := func(all map[string]record, r record) error {
 		if _, ok := all[name]; ok {
 			return sandbox.Errorf(sandbox.Conflict, "you have a skill %q already; delete it first", name)
@@ -184,7 +185,7 @@ func (l *Library) Add(ctx context.Context, o sandbox.Owner, name string, fsys fs
 	}
 	e, r, err := l.take(name, fsys, a, func(r record) error { return l.fits(o, r, add) })
 	if err != nil {
-		return Skill{}, err
+		return sandbox.Skill{}, err
 	}
 	err = l.change(ctx, o, func(all map[string]record) error { return add(all, r) })
 	return l.custom(name, e, r), err
@@ -213,12 +214,12 @@ func (l *Library) fits(o sandbox.Owner, r record, change func(map[string]record,
 // take puts a skill into the store. It has no user yet. What is refused, also by fits, leaves nothing in the store:
 // nobody's quota counts what has no user.
 func (l *Library) take(name string, fsys fs.FS, a AddOptions, fits func(record) error) (*entry, record, error) {
-	if err := CheckName(name); err != nil {
+	if err := format.CheckName(name); err != nil {
 		return nil, record{}, err
 	}
 	st, err := l.store.stage(fsys)
 	if err != nil {
-		return nil, record{}, readError(err)
+		return nil, record{}, format.Unreadable(err)
 	}
 	r, err := recordOf(name, st.entry, a)
 	if err == nil {
@@ -228,7 +229,7 @@ func (l *Library) take(name string, fsys fs.FS, a AddOptions, fits func(record) 
 		return nil, record{}, errors.Join(err, st.discard())
 	}
 	if err := l.store.commit(st); err != nil {
-		return nil, record{}, readError(err)
+		return nil, record{}, format.Unreadable(err)
 	}
 	return st.entry, r, nil
 }
@@ -238,7 +239,7 @@ func recordOf(name string, e *entry, a AddOptions) (record, error) {
 	if e.text == nil {
 		return record{}, sandbox.Errorf(sandbox.Invalid, "the skill %q has no SKILL.md", name)
 	}
-	if _, _, err := Parse(name, e.text); err != nil {
+	if _, _, err := format.Parse(name, e.text); err != nil {
 		return record{}, err
 	}
 	r := record{Digest: e.digest, Added: time.Now().UTC(), Source: a.Source, Trusted: a.Trusted, Findings: a.Findings[:min(len(a.Findings), maxKept)]}
@@ -318,24 +319,24 @@ func (l *Library) own(o sandbox.Owner, name string) (*entry, record, error) {
 
 // SetText replaces the SKILL.md of one of the user's own skills and keeps its other files. NotFound when it
 // is none; Invalid when the text cannot be loaded; Conflict when the skill was changed meanwhile.
-func (l *Library) SetText(ctx context.Context, o sandbox.Owner, name string, text []byte) (Skill, error) {
+func (l *Library) SetText(ctx context.Context, o sandbox.Owner, name string, text []byte) (sandbox.Skill, error) {
 	before, old, err := l.own(o, name)
 	if err != nil {
-		return Skill{}, err
+		return sandbox.Skill{}, err
 	}
-	if _, _, err := Parse(name, text); err != nil {
-		return Skill{}, err
+	if _, _, err := format.Parse(name, text); err != nil {
+		return sandbox.Skill{}, err
 	}
 	root, err := os.OpenRoot(before.dir)
 	if err != nil {
-		return Skill{}, readError(err)
+		return sandbox.Skill{}, format.Unreadable(err)
 	}
 	defer root.Close() //nolint:errcheck // it was read
 	e, r, err := l.take(name, edited{root.FS(), text}, AddOptions{Source: old.Source, Trusted: old.Trusted, Findings: old.Findings}, func(r record) error {
 		return l.fits(o, r, func(all map[string]record, r record) error { return addRecord(all, name, r) })
 	})
 	if err != nil {
-		return Skill{}, err
+		return sandbox.Skill{}, err
 	}
 	err = l.change(ctx, o, func(all map[string]record) error {
 		now, ok := all[name]
@@ -352,7 +353,7 @@ func (l *Library) SetText(ctx context.Context, o sandbox.Owner, name string, tex
 }
 
 // custom is a skill of a user as the list shows it.
-func (l *Library) custom(name string, e *entry, r record) Skill {
+func (l *Library) custom(name string, e *entry, r record) sandbox.Skill {
 	sk := l.parse(e, name)
 	sk.Findings = joined(sk.Findings, r.Findings)
 	sk.Category, sk.Location, sk.Trusted, sk.Enabled = sandbox.CategoryCustom, location(sandbox.CategoryCustom, name), r.Trusted, !sk.Broken
@@ -373,16 +374,16 @@ func joined(a, b []sandbox.Finding) []sandbox.Finding {
 func (l *Library) Virtual(o sandbox.Owner, name string, files map[string][]byte) (*Member, error) {
 	temp, err := os.MkdirTemp(l.store.dir, stagePrefix)
 	if err != nil {
-		return nil, readError(err)
+		return nil, format.Unreadable(err)
 	}
 	defer os.RemoveAll(temp)
 	root, err := os.OpenRoot(temp)
 	if err != nil {
-		return nil, readError(err)
+		return nil, format.Unreadable(err)
 	}
 	defer root.Close() //nolint:errcheck // take has read it
 	if err := writeFiles(root, files); err != nil {
-		return nil, readError(err)
+		return nil, format.Unreadable(err)
 	}
 	e, r, err := l.take(name, root.FS(), AddOptions{}, func(r record) error { return l.growth.take(o, r.Bytes, time.Now()) })
 	if err != nil {
@@ -394,11 +395,11 @@ func (l *Library) Virtual(o sandbox.Owner, name string, files map[string][]byte)
 }
 
 func writeFiles(root *os.Root, files map[string][]byte) error {
-	if len(files) > MaxFiles {
-		return sandbox.Errorf(sandbox.Invalid, "a skill has at most %d files", MaxFiles)
+	if len(files) > format.MaxFiles {
+		return sandbox.Errorf(sandbox.Invalid, "a skill has at most %d files", format.MaxFiles)
 	}
 	for p, data := range files {
-		if !fs.ValidPath(p) || p == "." || checkPath(p) != nil {
+		if !fs.ValidPath(p) || p == "." || format.CheckPath(p) != nil {
 			return sandbox.Errorf(sandbox.Invalid, "%.200q: give a path relative to the skill, such as scripts/run.py", p)
 		}
 		if err := root.MkdirAll(path.Dir(p), 0o755); err != nil {

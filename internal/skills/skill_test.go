@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 func write(t testing.TB, file, text string, mode os.FileMode) {
@@ -98,14 +99,14 @@ func (h *house) set(t testing.TB, o sandbox.Owner) *Set {
 	return s
 }
 
-func names(list []Skill) (all []string) {
+func names(list []sandbox.Skill) (all []string) {
 	for _, s := range list {
 		all = append(all, s.Name)
 	}
 	return all
 }
 
-func hasRule(s Skill, rule string) bool {
+func hasRule(s sandbox.Skill, rule string) bool {
 	return slices.ContainsFunc(s.Findings, func(f sandbox.Finding) bool { return f.Rule == rule })
 }
 
@@ -150,7 +151,7 @@ func TestPublicSkills(t *testing.T) {
 		}
 	}
 	s, err := set.Get("good")
-	if err != nil || !s.Enabled || !s.Trusted || s.Category != "public" || s.Location != "/mnt/skills/public/good/SKILL.md" || !CheckDigest(s.Digest) {
+	if err != nil || !s.Enabled || !s.Trusted || s.Category != "public" || s.Location != "/mnt/skills/public/good/SKILL.md" || !format.CheckDigest(s.Digest) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	view := set.View(nil, nil)
@@ -208,7 +209,7 @@ func TestCustomSkills(t *testing.T) {
 	if err != nil || !s.Enabled || s.Trusted || s.Category != "custom" || s.Location != "/mnt/skills/custom/a/SKILL.md" || !hasRule(s, "scan") {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if want, err := Digest(files("a")); err != nil || s.Digest != want {
+	if want, err := format.Digest(files("a")); err != nil || s.Digest != want {
 		t.Errorf("the digest is not that of the files: %v", err)
 	}
 	if _, err := h.Add(ctx, anna, "a", files("x"), AddOptions{}); !errors.Is(err, sandbox.Conflict) {
@@ -249,7 +250,7 @@ func TestCustomSkills(t *testing.T) {
 	}
 }
 
-func list(t *testing.T, l *Library) []Skill {
+func list(t *testing.T, l *Library) []sandbox.Skill {
 	t.Helper()
 	s, err := l.Set(anna)
 	if err != nil {
@@ -267,7 +268,7 @@ func TestAddRefuses(t *testing.T) {
 		"a name":         {"../a", files("a")},
 		"no SKILL.md":    {"a", fstest.MapFS{"x": {}}},
 		"no description": {"a", fstest.MapFS{"SKILL.md": {Data: []byte("---\nname: a\n---\n")}}},
-		"a large one":    {"a", fstest.MapFS{"SKILL.md": {Data: []byte(good)}, "x": {Data: make([]byte, MaxBytes)}}},
+		"a large one":    {"a", fstest.MapFS{"SKILL.md": {Data: []byte(good)}, "x": {Data: make([]byte, format.MaxBytes)}}},
 	} {
 		if _, err := h.Add(t.Context(), anna, c.name, c.fsys, AddOptions{}); !errors.Is(err, sandbox.Invalid) {
 			t.Errorf("%s: %v", name, err)
@@ -462,7 +463,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-2 * stageAge)
-	for _, s := range []Skill{kept, gone, public} {
+	for _, s := range []sandbox.Skill{kept, gone, public} {
 		if err := os.Chtimes(h.store.path(s.Digest), old, old); err != nil {
 			t.Fatal(err)
 		}
@@ -480,7 +481,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("unfinished folders: %v, %v", e1, e2)
 	}
 	for _, c := range []struct {
-		skill Skill
+		skill sandbox.Skill
 		there bool
 	}{{kept, true}, {public, true}, {young, true}, {gone, false}} {
 		if _, err := os.Stat(h.store.path(c.skill.Digest)); (err == nil) != c.there {
@@ -530,47 +531,6 @@ func TestReadFileAndArgv(t *testing.T) {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
-}
-
-func TestInterpreter(t *testing.T) {
-	for head, want := range map[string]string{
-		"#!/bin/bash\n":                           "/bin/bash",
-		"#!/usr/bin/env python3\nx":               "python3",
-		"#! /usr/bin/env -S deno run --allow-all": "deno run --allow-all",
-		"#!/usr/bin/env -S A=1 node -a\r\n":       "env A=1 node -a",
-		"#!/usr/bin/python3 -I\n":                 "/usr/bin/python3 -I",
-		"#!\n":                                    "sh",
-		"#!/usr/bin/env\n":                        "sh",
-		"echo\n":                                  "sh",
-	} {
-		argv, err := Interpreter(head, "x.sh")
-		if err != nil || strings.Join(argv, " ") != want {
-			t.Errorf("%q: got %q, %v, want %q", head, argv, err, want)
-		}
-	}
-	for _, name := range []string{"a.js", "a.MJS", "a.ts"} { // which runtime it is, the template knows
-		if argv, err := Interpreter("", name); err != nil || strings.Join(argv, " ") != JavaScript {
-			t.Errorf("%s: got %q, %v", name, argv, err)
-		}
-	}
-}
-
-// TestWasmScript: a module needs no program of the image, and its first bytes are no #! line.
-func TestWasmScript(t *testing.T) {
-	argv, err := Interpreter("\x00asm\x01\x00\x00\x00", "scripts/Tool.WASM")
-	if err != nil || strings.Join(argv, " ") != "/opt/skerry/skerry-sandboxd wasm" {
-		t.Errorf("%q, %v", argv, err)
-	}
-}
-
-func FuzzInterpreter(f *testing.F) {
-	f.Add("#!/usr/bin/env -S A=1 node", "x.ts")
-	f.Fuzz(func(t *testing.T, head, name string) {
-		argv, err := Interpreter(head, name)
-		if (err == nil) == (len(argv) == 0) {
-			t.Errorf("%q %q: %q, %v", head, name, argv, err)
-		}
-	})
 }
 
 // TestRefusedSkillsLeaveNothing: what is refused is not in the store, where no quota counts it.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // store keeps skills on disk, each in a folder named after its digest: regular files 0644 or 0755,
@@ -32,7 +33,7 @@ type store struct {
 type entry struct {
 	digest string
 	dir    string
-	files  []File
+	files  []format.File
 	text   []byte // SKILL.md, nil when it has none
 }
 
@@ -52,7 +53,7 @@ func openStore(dir string) (*store, error) {
 }
 
 func (s *store) path(digest string) string {
-	return filepath.Join(s.dir, strings.TrimPrefix(digest, digestPrefix))
+	return filepath.Join(s.dir, strings.TrimPrefix(digest, format.DigestPrefix))
 }
 
 // get returns an entry, verified when this process sees it for the first time. NotFound: there is none; Internal:
@@ -64,7 +65,7 @@ func (s *store) get(digest string) (*entry, error) {
 	if e != nil {
 		return e, nil
 	}
-	if !CheckDigest(digest) {
+	if !format.CheckDigest(digest) {
 		return nil, sandbox.Errorf(sandbox.Internal, "the digest of the skill is none")
 	}
 	e, err := readEntry(s.path(digest))
@@ -97,10 +98,10 @@ func readEntry(dir string) (*entry, error) {
 	}
 	defer root.Close() //nolint:errcheck // it was read
 	e := &entry{dir: dir}
-	if e.files, err = Files(root.FS()); err != nil {
+	if e.files, err = format.Files(root.FS()); err != nil {
 		return nil, err
 	}
-	e.digest = DigestOf(e.files)
+	e.digest = format.DigestOf(e.files)
 	e.text, err = readText(root.FS())
 	return e, err
 }
@@ -116,7 +117,7 @@ func (e *entry) setModes() error {
 }
 
 // SetModes makes the modes of files, and of the folders that they are in, what they are in a store, whatever the umask.
-func SetModes(root *os.Root, files []File) error {
+func SetModes(root *os.Root, files []format.File) error {
 	set := func(name string, mode fs.FileMode) error {
 		info, err := root.Lstat(name)
 		if err != nil || info.Mode().Perm() == mode {
@@ -152,7 +153,7 @@ func readText(fsys fs.FS) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // it was read
-	return io.ReadAll(io.LimitReader(f, MaxTextBytes+1))
+	return io.ReadAll(io.LimitReader(f, format.MaxTextBytes+1))
 }
 
 // staged is a copy of a skill that is not in the store yet.
@@ -163,11 +164,11 @@ type staged struct {
 
 // stage copies the regular files of a skill. Its digest is that of what was written.
 func (s *store) stage(fsys fs.FS) (*staged, error) {
-	files, err := Files(fsys)
+	files, err := format.Files(fsys)
 	if err != nil {
 		return nil, err
 	}
-	if e, err := s.get(DigestOf(files)); err == nil {
+	if e, err := s.get(format.DigestOf(files)); err == nil {
 		now := time.Now()
 		return &staged{entry: e}, os.Chtimes(e.dir, now, now) // so that no sweep takes it now
 	}
@@ -182,7 +183,7 @@ func (s *store) stage(fsys fs.FS) (*staged, error) {
 	return st, nil
 }
 
-func (st *staged) fill(fsys fs.FS, files []File) error {
+func (st *staged) fill(fsys fs.FS, files []format.File) error {
 	if err := os.Mkdir(st.dir, 0o755); err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (st *staged) fill(fsys fs.FS, files []File) error {
 				return err
 			}
 		}
-		got, err := copyFile(root, fsys, f, MaxBytes-total)
+		got, err := copyFile(root, fsys, f, format.MaxBytes-total)
 		if err != nil {
 			return err
 		}
@@ -208,12 +209,12 @@ func (st *staged) fill(fsys fs.FS, files []File) error {
 	if err := SetModes(root, st.files); err != nil {
 		return err
 	}
-	st.digest = DigestOf(st.files)
+	st.digest = format.DigestOf(st.files)
 	st.text, err = readText(root.FS())
 	return err
 }
 
-func copyFile(to *os.Root, fsys fs.FS, f File, limit int64) (File, error) {
+func copyFile(to *os.Root, fsys fs.FS, f format.File, limit int64) (format.File, error) {
 	in, err := fsys.Open(f.Path)
 	if err != nil {
 		return f, err
@@ -226,12 +227,12 @@ func copyFile(to *os.Root, fsys fs.FS, f File, limit int64) (File, error) {
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(in, limit+1))
 	if err == nil && n > limit {
-		err = sandbox.Errorf(sandbox.Invalid, "a skill has at most %d bytes", MaxBytes)
+		err = sandbox.Errorf(sandbox.Invalid, "a skill has at most %d bytes", format.MaxBytes)
 	}
 	if err = errors.Join(err, out.Close()); err != nil {
 		return f, err
 	}
-	f.Bytes, f.Digest = n, hexDigest(sum.Sum(nil))
+	f.Bytes, f.Digest = n, format.DigestText(sum.Sum(nil))
 	return f, nil
 }
 
@@ -298,9 +299,9 @@ func (s *store) sweep(now time.Time, used func(digest string) bool) error {
 		return err
 	}
 	for _, e := range entries {
-		digest := digestPrefix + e.Name()
+		digest := format.DigestPrefix + e.Name()
 		info, err := e.Info()
-		if err != nil || now.Sub(info.ModTime()) < stageAge || CheckDigest(digest) && used(digest) {
+		if err != nil || now.Sub(info.ModTime()) < stageAge || format.CheckDigest(digest) && used(digest) {
 			continue
 		}
 		s.mu.Lock()

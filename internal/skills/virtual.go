@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // Bounds of virtual skills: a thread may have few of them, because each is in its prompt, and all threads
@@ -48,16 +49,16 @@ func NewVirtuals(lib *Library) *Virtuals {
 
 // Add adds a skill to a thread. Invalid: the name, a text or a path is wrong; Conflict: the thread has a
 // virtual skill of that name, or another call is adding it; QuotaExceeded: it has too many.
-func (v *Virtuals) Add(t sandbox.Thread, sk sandbox.VirtualSkill) (Skill, error) {
-	if err := CheckName(sk.Name); err != nil {
-		return Skill{}, err
+func (v *Virtuals) Add(t sandbox.Thread, sk sandbox.VirtualSkill) (sandbox.Skill, error) {
+	if err := format.CheckName(sk.Name); err != nil {
+		return sandbox.Skill{}, err
 	}
 	files, size, err := virtualFiles(sk)
 	if err != nil {
-		return Skill{}, err
+		return sandbox.Skill{}, err
 	}
 	if err := v.reserve(t, sk, size); err != nil {
-		return Skill{}, err
+		return sandbox.Skill{}, err
 	}
 	m, err := v.make(t.Owner, sk.Name, files)
 	v.mu.Lock()
@@ -66,9 +67,9 @@ func (v *Virtuals) Add(t sandbox.Thread, sk sandbox.VirtualSkill) (Skill, error)
 	v.drop(t, placeOf(sk.Name))
 	switch {
 	case err != nil:
-		return Skill{}, err
+		return sandbox.Skill{}, err
 	case made == nil: // the thread was deleted meanwhile
-		return Skill{}, sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
+		return sandbox.Skill{}, sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
 	}
 	m.Skill.Trusted = true // a caller that adds a skill to a thread can run anything in it
 	if sk.Server != "" {
@@ -133,8 +134,8 @@ func virtualFiles(sk sandbox.VirtualSkill) (files map[string][]byte, size int, e
 			return nil, 0, err
 		}
 	}
-	if len(files)+len(sk.Files) > MaxFiles {
-		return nil, 0, sandbox.Errorf(sandbox.Invalid, "files: at most %d with %s", MaxFiles, fileName)
+	if len(files)+len(sk.Files) > format.MaxFiles {
+		return nil, 0, sandbox.Errorf(sandbox.Invalid, "files: at most %d with %s", format.MaxFiles, fileName)
 	}
 	size = len(files[fileName])
 	for p, content := range sk.Files {
@@ -144,8 +145,8 @@ func virtualFiles(sk sandbox.VirtualSkill) (files map[string][]byte, size int, e
 		files[p] = []byte(content)
 		size += len(p) + len(content)
 	}
-	if size > MaxBytes {
-		return nil, 0, sandbox.Errorf(sandbox.Invalid, "a skill has at most %d bytes", MaxBytes)
+	if size > format.MaxBytes {
+		return nil, 0, sandbox.Errorf(sandbox.Invalid, "a skill has at most %d bytes", format.MaxBytes)
 	}
 	return files, size, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 func TestVirtuals(t *testing.T) {
@@ -25,7 +26,7 @@ func TestVirtuals(t *testing.T) {
 		sandbox.Invalid: {
 			{Name: "../x", Description: "x"}, {Name: "", Description: "x"}, {Name: "x", Description: " "}, {Name: "x", Description: "d", Files: map[string]string{"SKILL.md": ""}},
 			{Name: "x", Description: "d", Files: map[string]string{"../y": ""}}, {Name: "x", Description: "d", Files: map[string]string{"/y": ""}}, {Name: "x", Description: "d", Files: map[string]string{"a": "", "a/b": ""}},
-			{Name: "x", Description: "d", Body: strings.Repeat("x", MaxBytes)},
+			{Name: "x", Description: "d", Body: strings.Repeat("x", format.MaxBytes)},
 		},
 	} {
 		for _, b := range bad {
@@ -91,7 +92,7 @@ func TestVirtualsAreBounded(t *testing.T) {
 // stays where it was. All others follow by name.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	list := []Skill{
+	list := []sandbox.Skill{
 		{Name: "b", Category: sandbox.CategoryPublic}, {Name: "zeta", Category: sandbox.CategoryVirtual}, {Name: "a", Category: sandbox.CategoryCustom},
 		{Name: "alpha", Category: sandbox.CategoryVirtual}, {Name: "c", Category: sandbox.ServerCategory + "s"},
 	}
@@ -104,7 +105,7 @@ func TestOrder(t *testing.T) {
 		t.Errorf("in the order %s", got)
 	}
 	v := &Virtuals{all: map[sandbox.Thread]map[string]*virtual{}, make: func(_ sandbox.Owner, name string, _ map[string][]byte) (*Member, error) {
-		return &Member{Skill: Skill{Name: name}}, nil
+		return &Member{Skill: sandbox.Skill{Name: name}}, nil
 	}}
 	on := sandbox.Thread{ID: "t"}
 	for _, name := range []string{"zeta", "alpha", "mid", "zeta"} {

@@ -2,11 +2,8 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -115,19 +112,7 @@ func (e *embedded) client() *redis.Client {
 // dial makes a connection with buffers in the kernel. (A net.Pipe has none: there a pipeline larger
 // than the reader's buffer would wait for itself.)
 func (e *embedded) dial() (net.Conn, error) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("socketpair: %w", err)
-	}
-	var ends [2]net.Conn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "embedded-redis")
-		c, e := net.FileConn(f) // a duplicate
-		_ = f.Close()
-		if ends[i] = c; e != nil {
-			err = e
-		}
-	}
+	ends, err := pair()
 	if err == nil {
 		err = e.serve(ends[1])
 	}

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,10 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
-	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
+	"github.com/skerry-sandbox/skerry/internal/app/environment"
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 func newKeys(api *client.Client) *cobra.Command {
@@ -46,7 +43,7 @@ func newKeyCreate(api *client.Client) *cobra.Command {
 				k.ExpiresAt = &at
 			}
 			if local {
-				cfg, err := config.Load(app.EnvOr("SKERRY_CONFIG", ""), os.LookupEnv)
+				cfg, err := config.Load(environment.Or("SKERRY_CONFIG", ""), os.LookupEnv)
 				if err != nil {
 					return err
 				}
@@ -100,34 +97,5 @@ func createKey(ctx context.Context, api *client.Client, k auth.Key, data, redis 
 		err := api.Call(ctx, http.MethodPost, "/api/keys", ask, &made)
 		return made.Secret, err
 	}
-	k.Tenant = cmp.Or(k.Tenant, "default")
-	cfg, err := config.Load("", os.LookupEnv)
-	if err != nil {
-		return "", err
-	}
-	cfg.Redis = redis
-	if data != "" {
-		cfg.Data = data
-	}
-	if redis == "" {
-		if err := os.MkdirAll(cfg.Data, 0o711); err != nil {
-			return "", err
-		}
-		lock, err := app.LockData(cfg.Data, false)
-		if errors.Is(err, app.ErrDataInUse) {
-			return "", errors.New("a server runs on this data folder: leave out --data and ask it (--server, --api-key)")
-		}
-		if err != nil {
-			return "", err
-		}
-		defer lock.Unlock() //nolint:errcheck // the command ends, and with it the lock
-	}
-	s, err := app.OpenStore(ctx, cfg, nil, newLog("warn"))
-	if err != nil {
-		return "", err
-	}
-	defer s.Close()
-	administrator := sandbox.Caller{Owner: sandbox.Owner{Tenant: k.Tenant, User: k.User}, Role: sandbox.RoleAdmin}
-	_, secret, err := auth.New(s, auth.Options{}).CreateKey(ctx, administrator, k)
-	return secret, err
+	return storeKey(ctx, k, data, redis)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 	"github.com/skerry-sandbox/skerry/internal/tools/resultfile"
 )
 
@@ -31,10 +31,10 @@ var (
 	nodeTypes = []string{"--experimental-strip-types", "--disable-warning=ExperimentalWarning"}
 )
 
-// scriptArgv is the command line of a script as a template wants it run. argv[0] is skills.JavaScript where nothing but
+// scriptArgv is the command line of a script as a template wants it run. argv[0] is format.JavaScript where nothing but
 // the ending of the script says what runs it; every other command line stays as it is.
 func scriptArgv(argv []string, t instance.Template) []string {
-	if len(argv) < 2 || argv[0] != skills.JavaScript {
+	if len(argv) < 2 || argv[0] != format.JavaScript {
 		return argv
 	}
 	script := argv[1:]

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // Outside refuses a file in the data folder, also by way of links. Sandboxes' folders are there, and a
@@ -56,8 +55,8 @@ func Private(path string) error {
 		if err != nil {
 			return err
 		}
-		if sys, ok := info.Sys().(*syscall.Stat_t); ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
-			return fmt.Errorf("%s belongs to uid %d, and not to the server's: chown it", c.path, sys.Uid)
+		if err := owned(c.path, info); err != nil {
+			return err
 		}
 		if info.Mode().Perm()&c.bits != 0 && info.Mode()&fs.ModeSticky == 0 {
 			return fmt.Errorf("%s: %s", path, c.want)

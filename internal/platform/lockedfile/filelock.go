@@ -3,12 +3,9 @@ package lockedfile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // lockPause is the time between two attempts to take a lock.
@@ -23,15 +20,15 @@ type FileLock struct{ file *os.File }
 // Unlock releases the lock. Closing the file is not enough: a child process that this one is just starting has
 // the same open file until it executes its program, and with it the lock.
 func (l *FileLock) Unlock() error {
-	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
+	return errors.Join(unlock(l.file), l.file.Close())
 }
 
 // TryLock locks a file for this process alone. It makes the file (0600) when there is none, and follows no link.
 // ErrBusy says that another process has the lock.
-func TryLock(path string) (*FileLock, error) { return tryFile(path, unix.LOCK_EX) }
+func TryLock(path string) (*FileLock, error) { return tryFile(path, alone) }
 
 // TryShare is TryLock for a lock that several processes have at once, and none that calls TryLock.
-func TryShare(path string) (*FileLock, error) { return tryFile(path, unix.LOCK_SH) }
+func TryShare(path string) (*FileLock, error) { return tryFile(path, shared) }
 
 // WaitLock is TryLock that waits for the other process, until ctx ends (ErrBusy).
 func WaitLock(ctx context.Context, path string) (*FileLock, error) {
@@ -44,15 +41,15 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := wait(ctx, func() (*FileLock, error) { return &FileLock{f}, try(f, unix.LOCK_EX) })
+	l, err := wait(ctx, func() (*FileLock, error) { return &FileLock{f}, try(f, alone) })
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() { _ = l.Unlock() }, nil
 }
 
-func tryFile(path string, how int) (*FileLock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+func tryFile(path string, how mode) (*FileLock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -81,19 +78,6 @@ func (l *FileLock) isNamed(path string) (bool, error) {
 		return false, nil
 	}
 	return err == nil && os.SameFile(locked, named), err
-}
-
-// try returns ErrBusy when another process has the lock.
-func try(f *os.File, how int) error {
-	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, unix.EINTR):
-		return ErrBusy
-	default:
-		return fmt.Errorf("lock: %w", err)
-	}
 }
 
 // wait attempts until an attempt ends otherwise than by ErrBusy, or ctx ends.

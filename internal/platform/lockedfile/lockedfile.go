@@ -3,12 +3,10 @@ package lockedfile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -43,18 +41,13 @@ func Stat(path string) (Stamp, error) {
 // StampOf returns the stamp of a file or folder that was looked at.
 func StampOf(info fs.FileInfo) Stamp {
 	s := Stamp{exists: true, size: info.Size(), changed: info.ModTime()}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.inode = sys.Ino
-		s.changed = time.Unix(sys.Ctim.Unix())
-	}
-	return s
+	return withChange(s, info)
 }
 
 // Read returns at most limit+1 bytes of a file, and its stamp, which is taken first: a change in between
 // is seen by the next look. A file that is not there is empty.
 func Read(path string, limit int64) (Stamp, []byte, error) {
-	// Non-blocking: a FIFO in its place must not stop the server.
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	file, err := os.OpenFile(path, os.O_RDONLY|noWait, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Stamp{}, nil, nil
 	}
@@ -164,24 +157,11 @@ func likeBefore(temp *os.File, path string) error {
 	if err := temp.Chmod(info.Mode().Perm()); err != nil {
 		return err
 	}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
-		return temp.Chown(int(sys.Uid), int(sys.Gid))
-	}
-	return nil
+	return likeOwner(temp, info)
 }
 
 // SyncDir makes the names in a folder durable.
-func SyncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close() //nolint:errcheck // it was synced
-	if err := dir.Sync(); err != nil {
-		return fmt.Errorf("sync: %w", err)
-	}
-	return nil
-}
+func SyncDir(path string) error { return syncDir(path) }
 
 // Later returns the stamp of the two whose file changed later, with the sizes of both: of all files of a
 // folder it changes when one of them does.

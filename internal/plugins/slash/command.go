@@ -10,7 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/oneline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // Limits of a command.
@@ -52,8 +52,8 @@ func CheckName(name string) string {
 // Parse reads the Markdown of a command. Frontmatter may be missing; unknown keys and wrong types are
 // findings. The error, which is one of them, too, is Invalid when the frontmatter cannot be read.
 func Parse(name string, text []byte) (Command, []sandbox.Finding, error) {
-	front, findings, err := skills.ReadFront(text)
-	if errors.Is(err, skills.ErrNoFront) {
+	front, findings, err := format.ReadFront(text)
+	if errors.Is(err, format.ErrNoFront) {
 		findings, err = slices.DeleteFunc(findings, func(f sandbox.Finding) bool { return f.Severity == sandbox.SeverityError }), nil
 	}
 	c := Command{Name: name, Body: strings.TrimSpace(string(front.Body))}
@@ -95,7 +95,7 @@ func firstLine(body string) string {
 
 // frontReader reads the fields of a command's frontmatter.
 type frontReader struct {
-	front    skills.Front
+	front    format.Front
 	findings []sandbox.Finding
 }
 

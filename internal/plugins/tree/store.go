@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // Store keeps the folders of plugins, each named after the digest of its files: regular files 0644 or 0755,
@@ -42,7 +43,7 @@ func (s *Store) path(digest string) string {
 // Get returns the folder of a digest. NotFound. Internal when its files differ from the installed ones. The
 // store checks this when this process first sees the folder.
 func (s *Store) Get(digest string) (string, error) {
-	if !skills.CheckDigest(digest) {
+	if !format.CheckDigest(digest) {
 		return "", sandbox.Errorf(sandbox.Internal, "the digest of the plugin is none")
 	}
 	dir := s.path(digest)
@@ -64,7 +65,7 @@ func (s *Store) Get(digest string) (string, error) {
 	switch {
 	case err != nil:
 		return "", sandbox.Wrap(sandbox.Internal, err, "the plugin's files cannot be read")
-	case skills.DigestOf(files) != digest:
+	case format.DigestOf(files) != digest:
 		return "", sandbox.Errorf(sandbox.Internal, "the plugin's files are not those that were installed; install it again")
 	}
 	if err := skills.SetModes(root, files); err != nil {
@@ -109,7 +110,7 @@ func (s *Store) Sweep(used map[string]bool) error {
 	}
 	var errs []error
 	for _, e := range list {
-		if digest := "sha256:" + e.Name(); skills.CheckDigest(digest) && !used[digest] {
+		if digest := "sha256:" + e.Name(); format.CheckDigest(digest) && !used[digest] {
 			s.keep(digest, false)
 			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
 		}
@@ -117,7 +118,7 @@ func (s *Store) Sweep(used map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// Digest returns the digest of all regular files of a folder, as skills.Digest does of a skill.
+// Digest returns the digest of all regular files of a folder, as format.Digest does of a skill.
 func Digest(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -128,12 +129,12 @@ func Digest(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return skills.DigestOf(files), nil
+	return format.DigestOf(files), nil
 }
 
 // filesOf returns all regular files of a folder, sorted by path.
-func filesOf(root *os.Root) ([]skills.File, error) {
-	var files []skills.File
+func filesOf(root *os.Root) ([]format.File, error) {
+	var files []format.File
 	err := fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -145,21 +146,21 @@ func filesOf(root *os.Root) ([]skills.File, error) {
 		files = append(files, f)
 		return err
 	})
-	slices.SortFunc(files, func(a, b skills.File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(files, func(a, b format.File) int { return strings.Compare(a.Path, b.Path) })
 	return files, err
 }
 
-func hashFile(root *os.Root, p string) (skills.File, error) {
+func hashFile(root *os.Root, p string) (format.File, error) {
 	f, err := OpenRegular(root, p)
 	if err != nil {
-		return skills.File{}, err
+		return format.File{}, err
 	}
 	defer f.Close() //nolint:errcheck // it was read
 	info, err := f.Stat()
 	if err != nil {
-		return skills.File{}, err
+		return format.File{}, err
 	}
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
-	return skills.File{SkillFile: sandbox.SkillFile{Path: p, Bytes: n, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, Exec: info.Mode()&0o111 != 0}, err
+	return format.File{SkillFile: sandbox.SkillFile{Path: p, Bytes: n, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, Exec: info.Mode()&0o111 != 0}, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 	"github.com/skerry-sandbox/skerry/internal/skills/lint"
 	"github.com/skerry-sandbox/skerry/internal/skills/scan"
 )
@@ -229,10 +230,10 @@ func (i *Installer) check(ctx context.Context, staged *archive.Staged, req sandb
 	if err != nil {
 		return done, sandbox.Wrap(sandbox.Internal, err, "the skill cannot be read")
 	}
-	if done.Name, err = skills.NameOf(staged.Wrapper, text); err != nil {
+	if done.Name, err = format.NameOf(staged.Wrapper, text); err != nil {
 		return done, err
 	}
-	sk, findings, err := skills.Parse(done.Name, text)
+	sk, findings, err := format.Parse(done.Name, text)
 	if err != nil {
 		return done, refuse("cannot be loaded", findings, err)
 	}
@@ -253,7 +254,7 @@ func (i *Installer) check(ctx context.Context, staged *archive.Staged, req sandb
 	}
 	done.Findings, done.scanned = append(findings, found...), found
 	done.Description = sk.Description
-	if done.Digest, err = skills.Digest(os.DirFS(staged.Dir)); err != nil {
+	if done.Digest, err = format.Digest(os.DirFS(staged.Dir)); err != nil {
 		return done, err
 	}
 	if req.Digest != "" && req.Digest != done.Digest {

@@ -23,19 +23,19 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/subprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 	"github.com/skerry-sandbox/skerry/internal/skills/scan"
 )
 
 // manifest is the file that makes a folder a skill.
 const manifest = "SKILL.md"
 
-// tolerated are findings of skills.Parse that the standard does not speak of, or only recommends. All
+// tolerated are findings of format.Parse that the standard does not speak of, or only recommends. All
 // others are errors here.
 var tolerated = []string{"crlf", "body-empty", "body-long"}
 
-// Strict returns the findings of skills.Parse as the standard judges them: what it does not allow is an
+// Strict returns the findings of format.Parse as the standard judges them: what it does not allow is an
 // error. The argument stays as it is.
 func Strict(findings []sandbox.Finding) []sandbox.Finding {
 	strict := slices.Clone(findings)
@@ -102,16 +102,16 @@ func Manifest(fsys fs.FS, name string) ([]sandbox.Finding, error) {
 		return nil, sandbox.Wrap(sandbox.NotFound, err, "the folder has no %s", manifest)
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, skills.MaxTextBytes+1))
+	raw, err := io.ReadAll(io.LimitReader(f, format.MaxTextBytes+1))
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Invalid, err, "%s cannot be read", manifest)
 	}
-	_, findings, parsed := skills.Parse(name, raw)
+	_, findings, parsed := format.Parse(name, raw)
 	found := Strict(findings)
 	if parsed != nil {
 		return found, nil // what is wrong is among them
 	}
-	front, _, err := skills.ReadFront(raw)
+	front, _, err := format.ReadFront(raw)
 	if err != nil {
 		return found, nil //nolint:nilerr // as above
 	}

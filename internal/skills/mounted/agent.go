@@ -11,6 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 	"github.com/skerry-sandbox/skerry/internal/tools/search"
 )
 
@@ -67,7 +68,7 @@ func (a *ThreadSkills) ActivateSkill(ctx context.Context, c sandbox.Caller, id, 
 	if err != nil {
 		return sandbox.ActiveSkill{}, err
 	}
-	front, _, err := skills.ReadFront(text)
+	front, _, err := format.ReadFront(text)
 	if err != nil { // it loaded before; what can be told apart is the body
 		a.k.o.Log.Debug("frontmatter of an activated skill", "skill", m.Name, "error", err)
 	}
@@ -98,7 +99,7 @@ func (a *ThreadSkills) SearchSkills(ctx context.Context, c sandbox.Caller, id, q
 	if err != nil {
 		return nil, 0, err
 	}
-	list := slices.DeleteFunc(slices.Clone(view.List()), func(sk skills.Skill) bool { return sk.Hidden })
+	list := slices.DeleteFunc(slices.Clone(view.List()), func(sk sandbox.Skill) bool { return sk.Hidden })
 	found, matches = []sandbox.SkillFound{}, len(list)
 	order := make([]int, 0, mostSkills)
 	if strings.TrimSpace(query) == "" {
@@ -127,7 +128,7 @@ type indexes struct {
 
 const maxSkillIndexes = 16
 
-func (x *indexes) of(view *skills.View, list []skills.Skill) *search.Index {
+func (x *indexes) of(view *skills.View, list []sandbox.Skill) *search.Index {
 	x.mu.Lock()
 	ix := x.byOne[view]
 	x.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/subprocess"
-	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // Limits of what is read. A file beyond them is a doubt, not an error.
@@ -210,7 +210,7 @@ var forPeople = map[string]bool{"readme": true, "license": true, "changelog": tr
 func (p place) script(text string) {
 	head := text[:min(len(text), 256)]
 	ext := strings.ToLower(path.Ext(p.file))
-	argv, err := skills.Interpreter(head, p.file)
+	argv, err := format.Interpreter(head, p.file)
 	shebang := strings.HasPrefix(head, "#!")
 	switch {
 	case err == nil && (shebang || !imported(p.file)):
@@ -243,7 +243,7 @@ func (p place) interpreter(argv []string) {
 	p = p.at(1)
 	for i, word := range argv {
 		base := path.Base(word)
-		if word == skills.JavaScript {
+		if word == format.JavaScript {
 			p.need(Script, "bun, deno or node")
 			return
 		}

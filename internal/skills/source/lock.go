@@ -10,7 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // Lock is a skills.lock.json: the very skills that were installed.
@@ -47,7 +47,7 @@ func ReadLock(file string) (Lock, error) {
 	}
 	seen := map[string]bool{}
 	for i, s := range l.Skills {
-		if s.Name == "" || seen[s.Name] || !skill.CheckDigest(s.Digest) {
+		if s.Name == "" || seen[s.Name] || !format.CheckDigest(s.Digest) {
 			return Lock{}, sandbox.Errorf(sandbox.Invalid, "%s: skills[%d] has no name, a name that is there twice, or no digest", filepath.Base(file), i)
 		}
 		seen[s.Name] = true

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // named is a skill of the other shape of a list, {"skills": {NAME: …}}, which other programs have. What it
@@ -42,8 +42,8 @@ var secretPlace = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_.-]{0,127})\}$`)
 
 // entry returns the source that a named skill is, and what is wrong with it, or "".
 func (n named) entry(name string) (e Entry, bad string) {
-	if err := skill.CheckName(name); err != nil {
-		return e, detail(err)
+	if err := format.CheckName(name); err != nil {
+		return e, sandbox.TextOf(err)
 	}
 	e = Entry{Path: home(n.Path), URL: n.URL, Trusted: &n.Trusted, EnvSecrets: n.EnvSecrets, Template: n.Template, skill: name}
 	scheme, _, _ := strings.Cut(n.URL, "://")

@@ -22,8 +22,8 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/download"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // The types of an Entry.
@@ -177,7 +177,7 @@ func (e Entry) check() string {
 		return "the url does not begin with https://"
 	}
 	if bad != nil {
-		return detail(bad)
+		return sandbox.TextOf(bad)
 	}
 	return ""
 }
@@ -219,7 +219,7 @@ func readFile(file string, limit int64) ([]byte, error) {
 type Skill struct {
 	Name    string
 	Source  string // as a lock file has it: "dir:skills/pdf", "embedded:pdf", "file:pdf.skill", "s3://bucket/key", "https://host/pdf.skill"
-	Digest  string // as skills.Digest makes it
+	Digest  string // as format.Digest makes it
 	Archive []byte // a .skill file
 }
 
@@ -268,7 +268,7 @@ func (f Finder) Find(ctx context.Context, c Config) ([]Skill, error) {
 			err = sandbox.Errorf(sandbox.Invalid, "it is to be the skill %q, and is %q", e.skill, namesOf(found))
 		}
 		if err != nil {
-			return nil, sandbox.Wrap(sandbox.KindOf(err), err, "sources[%d]: %s", i, detail(err))
+			return nil, sandbox.Wrap(sandbox.KindOf(err), err, "sources[%d]: %s", i, sandbox.TextOf(err))
 		}
 		for _, sk := range found {
 			if n := slices.IndexFunc(all, func(o Skill) bool { return o.Name == sk.Name }); n >= 0 {
@@ -288,14 +288,6 @@ func namesOf(found []Skill) []string {
 		names = append(names, sk.Name)
 	}
 	return names
-}
-
-func detail(err error) string {
-	var e *sandbox.Error
-	if errors.As(err, &e) {
-		return e.Detail
-	}
-	return err.Error()
 }
 
 func (f Finder) entry(ctx context.Context, base string, e Entry) ([]Skill, error) {
@@ -380,7 +372,7 @@ func (f Finder) embedded(ctx context.Context, name string) ([]Skill, error) {
 	}
 	var all []Skill
 	for _, n := range names {
-		if skills.CheckName(n) != nil {
+		if format.CheckName(n) != nil {
 			return nil, sandbox.Errorf(sandbox.NotFound, "no skill %.80q is compiled in", n)
 		}
 		sub, err := fs.Sub(f.Embedded, "public/"+n)
@@ -402,7 +394,7 @@ func (f Finder) embedded(ctx context.Context, name string) ([]Skill, error) {
 func (f Finder) packed(ctx context.Context, source string, files fs.FS, name string) ([]Skill, error) {
 	var buf bytes.Buffer
 	if err := archive.PackFS(ctx, &buf, files, name, f.Limits); err != nil {
-		return nil, sandbox.Wrap(sandbox.KindOf(err), err, "%s: %s", source, detail(err))
+		return nil, sandbox.Wrap(sandbox.KindOf(err), err, "%s: %s", source, sandbox.TextOf(err))
 	}
 	return f.one(ctx, source, buf.Bytes())
 }
@@ -414,7 +406,7 @@ func (f Finder) object(ctx context.Context, url string) ([]byte, error) {
 	}
 	r, err := f.Fetcher.Fetch(ctx, url)
 	if err != nil {
-		return nil, sandbox.Wrap(sandbox.KindOf(err), err, "%.200s: %s", shown, detail(err))
+		return nil, sandbox.Wrap(sandbox.KindOf(err), err, "%.200s: %s", shown, sandbox.TextOf(err))
 	}
 	defer r.Close()
 	raw, err := io.ReadAll(io.LimitReader(r, f.Limits.ArchiveBytes+1))
@@ -428,18 +420,18 @@ func (f Finder) object(ctx context.Context, url string) ([]byte, error) {
 func (f Finder) one(ctx context.Context, source string, raw []byte) (_ []Skill, err error) {
 	staged, err := archive.Unpack(ctx, bytes.NewReader(raw), int64(len(raw)), f.Temp, f.Limits)
 	if err != nil {
-		return nil, sandbox.Wrap(sandbox.KindOf(err), err, "%s: %s", source, detail(err))
+		return nil, sandbox.Wrap(sandbox.KindOf(err), err, "%s: %s", source, sandbox.TextOf(err))
 	}
 	defer func() { err = errors.Join(err, staged.Remove()) }()
 	text, err := os.ReadFile(filepath.Join(staged.Dir, "SKILL.md"))
 	if err != nil {
 		return nil, err
 	}
-	name, err := skills.NameOf(staged.Wrapper, text)
+	name, err := format.NameOf(staged.Wrapper, text)
 	if err != nil {
-		return nil, sandbox.Wrap(sandbox.KindOf(err), err, "%s: %s", source, detail(err))
+		return nil, sandbox.Wrap(sandbox.KindOf(err), err, "%s: %s", source, sandbox.TextOf(err))
 	}
-	digest, err := skills.Digest(os.DirFS(staged.Dir))
+	digest, err := format.Digest(os.DirFS(staged.Dir))
 	if err != nil {
 		return nil, err
 	}

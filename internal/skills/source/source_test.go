@@ -193,7 +193,7 @@ func TestWrong(t *testing.T) {
 		if err == nil {
 			_, err = finder(t).Find(t.Context(), c)
 		}
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(detail(err), base) {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(sandbox.TextOf(err), base) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -224,7 +224,7 @@ func TestTemplates(t *testing.T) {
 		t.Error(err)
 	}
 	const want = `skills.a: there is no template "offices"; this server has the templates base, data`
-	if err := c.CheckTemplates([]string{"data", "base"}); !errors.Is(err, sandbox.Invalid) || detail(err) != want {
+	if err := c.CheckTemplates([]string{"data", "base"}); !errors.Is(err, sandbox.Invalid) || sandbox.TextOf(err) != want {
 		t.Error(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 )
 
 // offered is a skill as a server lists it.
@@ -67,7 +67,7 @@ func parse(it sandbox.UpstreamItem) (o offered, err error) {
 	switch {
 	case !ok || !strings.HasPrefix(base, "skill://") || last != front.Name:
 		return o, fmt.Errorf("%.200q is not skill://…/%.80s/%s", raw.URI, front.Name, skillFile)
-	case skills.CheckName(front.Name) != nil || strings.TrimSpace(front.Description) == "":
+	case format.CheckName(front.Name) != nil || strings.TrimSpace(front.Description) == "":
 		return o, errors.New("it has no name or no description")
 	case utf8.RuneCountInString(front.Description) > maxDescription:
 		return o, fmt.Errorf("its description has more than %d characters", maxDescription)
@@ -108,7 +108,7 @@ func (o *offered) checkFiles(base string) error {
 // folder is the name of its folder in a sandbox.
 func (o *offered) folder() (string, error) {
 	name := sandbox.ServerSkillFolder(o.server, o.skill.Title)
-	return name, skills.CheckName(name)
+	return name, format.CheckName(name)
 }
 
 // isAdded reports whether a skill of a thread is this one.
@@ -149,7 +149,7 @@ func (r *resource) content(answer json.RawMessage) ([]byte, error) {
 
 // sameFront reports an error when a SKILL.md has another frontmatter than the list.
 func (o *offered) sameFront(text []byte) error {
-	sk, _, err := skills.Parse(o.skill.Title, text)
+	sk, _, err := format.Parse(o.skill.Title, text)
 	if err != nil {
 		return fmt.Errorf("its %s does not load", skillFile)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 	"github.com/skerry-sandbox/skerry/internal/tools/search"
 )
 
@@ -233,6 +234,6 @@ const skillFile = "SKILL.md"
 
 // limits of the extension.
 const (
-	maxFiles = skills.MaxFiles
-	maxBytes = skills.MaxBytes
+	maxFiles = format.MaxFiles
+	maxBytes = format.MaxBytes
 )

@@ -2,7 +2,10 @@ package codeapi
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -111,4 +114,12 @@ type writer struct{ bytes.Buffer }
 func (w *writer) line(format string, args ...any) {
 	fmt.Fprintf(&w.Buffer, format, args...)
 	w.WriteByte('\n')
+}
+
+func hashOf(tools []sandbox.Tool) (string, error) {
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(sorted(tools)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

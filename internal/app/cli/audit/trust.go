@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/skerry-sandbox/skerry/internal/app"
+	"github.com/skerry-sandbox/skerry/internal/app/environment"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 	"github.com/skerry-sandbox/skerry/internal/config"
 )
@@ -17,7 +17,7 @@ func localKey(named string) (public ed25519.PublicKey, keep string, err error) {
 		public, err = signing.ReadPublic(named)
 		return public, "", err
 	}
-	cfg, err := config.Load(app.EnvOr("SKERRY_CONFIG", ""), os.LookupEnv)
+	cfg, err := config.Load(environment.Or("SKERRY_CONFIG", ""), os.LookupEnv)
 	if err != nil {
 		return nil, "", err
 	}

@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
+	"github.com/skerry-sandbox/skerry/internal/app/environment"
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 	"github.com/skerry-sandbox/skerry/internal/audit/verify"
@@ -97,7 +97,7 @@ func (f verifyFlags) verify(cmd *cobra.Command, api *client.Client) (res verify.
 	if err != nil {
 		return res, false, err
 	}
-	o, err := app.TrustedKeys(dir, public, keep)
+	o, err := signing.Against(dir, public, keep)
 	if err != nil {
 		return res, false, err
 	}
@@ -270,8 +270,8 @@ func newAuditKeys(api *client.Client) *cobra.Command {
 			return err
 		},
 	}
-	cmd.PersistentFlags().StringVar(&dir, "data", app.EnvOr("SKERRY_DATA", "/var/lib/skerry"), "data folder (SKERRY_DATA)")
-	rotate.Flags().StringVar(&file, "key-file", app.EnvOr("SKERRY_AUDIT_SIGNING_KEY_FILE", "/etc/skerry/audit-signing-key.pem"), "file of the private key (SKERRY_AUDIT_SIGNING_KEY_FILE)")
+	cmd.PersistentFlags().StringVar(&dir, "data", environment.Or("SKERRY_DATA", "/var/lib/skerry"), "data folder (SKERRY_DATA)")
+	rotate.Flags().StringVar(&file, "key-file", environment.Or("SKERRY_AUDIT_SIGNING_KEY_FILE", "/etc/skerry/audit-signing-key.pem"), "file of the private key (SKERRY_AUDIT_SIGNING_KEY_FILE)")
 	cmd.AddCommand(list, rotate)
 	return cmd
 }

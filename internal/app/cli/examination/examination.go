@@ -320,7 +320,7 @@ func (n *noteLog) Handle(_ context.Context, rec slog.Record) error {
 	var words []string
 	rec.Attrs(func(a slog.Attr) bool {
 		if err, ok := a.Value.Any().(error); ok {
-			words = append(words, detailOf(err))
+			words = append(words, sandbox.TextOf(err))
 		} else {
 			words = append(words, a.Key+" "+a.Value.String())
 		}
@@ -353,15 +353,6 @@ func (n *noteLog) about(beginnings ...string) []note {
 		}
 	}
 	return found
-}
-
-// detailOf is what of an error was written for callers.
-func detailOf(err error) string {
-	var known *sandbox.Error
-	if errors.As(err, &known) {
-		return known.Detail
-	}
-	return err.Error()
 }
 
 // knownSealer are the keys of a server, when there are any: nothing is made.

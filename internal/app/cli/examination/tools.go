@@ -15,6 +15,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/app"
+	"github.com/skerry-sandbox/skerry/internal/app/buckets"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
@@ -96,7 +97,7 @@ func (e toolChecks) mcpServers(ctx context.Context, r *doctor.Report) {
 	began := time.Now()
 	list, err := e.hub.Catalog.Servers(ctx, sandbox.Thread{Owner: app.LocalOwner, ID: "doctor"})
 	if err != nil {
-		r.Warn("", "run doctor again", "not looked at: %s", detailOf(err))
+		r.Warn("", "run doctor again", "not looked at: %s", sandbox.TextOf(err))
 		return
 	}
 	if len(list) == 0 {
@@ -160,7 +161,7 @@ func (e toolChecks) skills(ctx context.Context, r *doctor.Report) {
 		t.wait()
 	}
 	if set, err := skills.Library().Set(app.LocalOwner); err != nil {
-		r.Warn("", "see the line of the extensions", "not looked at: %s", detailOf(err))
+		r.Warn("", "see the line of the extensions", "not looked at: %s", sandbox.TextOf(err))
 	} else {
 		t.look("", set)
 	}
@@ -188,7 +189,7 @@ func (e toolChecks) customSkills(t *skillTally) {
 		o := sandbox.Owner{Tenant: filepath.Base(filepath.Dir(filepath.Dir(user))), User: filepath.Base(user)}
 		set, err := lib.Set(o)
 		if err != nil {
-			t.warn(o.Tenant+"/"+o.User, "restore "+file+" from a copy", "the list of this user's skills is broken: %s", detailOf(err))
+			t.warn(o.Tenant+"/"+o.User, "restore "+file+" from a copy", "the list of this user's skills is broken: %s", sandbox.TextOf(err))
 			continue
 		}
 		t.look(o.Tenant+"/"+o.User+" ", set)
@@ -220,7 +221,7 @@ func (t *skillTally) wait() {
 			return
 		}
 		if errors.Unwrap(err) != nil || t.ctx.Err() != nil { // with a cause it failed, without one it goes on
-			t.why = detailOf(err)
+			t.why = sandbox.TextOf(err)
 			return
 		}
 		select {
@@ -303,13 +304,13 @@ func (e toolChecks) s3(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	const fix = "mend s3.endpoint, s3.access_key, s3.secret_key, s3.buckets and s3.addresses"
-	o, err := app.S3Options(c)
+	o, err := buckets.Options(c)
 	if err == nil {
 		o.Buckets = c.Buckets
 	}
 	client, clientErr := s3.New(o)
 	if err = errors.Join(err, clientErr); err != nil {
-		r.Problem("", fix, "the configuration is wrong: %s", detailOf(err))
+		r.Problem("", fix, "the configuration is wrong: %s", sandbox.TextOf(err))
 		return
 	}
 	defer client.Close() //nolint:errcheck // only kept connections
@@ -322,7 +323,7 @@ func (e toolChecks) s3(ctx context.Context, r *doctor.Report) {
 		case err == nil, kind == sandbox.NotFound:
 			r.OK(bucket, "the store answers")
 		default:
-			r.Warn(bucket, fix, "%s", detailOf(err))
+			r.Warn(bucket, fix, "%s", sandbox.TextOf(err))
 		}
 	}
 }
@@ -352,7 +353,7 @@ func (e toolChecks) egress(_ context.Context, r *doctor.Report) {
 			continue
 		}
 		if _, err := egress.ParseRules(isolation.Egress); err != nil {
-			r.Warn(name, "mend mcpServers."+name+".sandbox.egress", "%s", detailOf(err))
+			r.Warn(name, "mend mcpServers."+name+".sandbox.egress", "%s", sandbox.TextOf(err))
 			continue
 		}
 		for _, h := range isolation.Egress {

@@ -21,7 +21,7 @@ func (e *examination) workspaces(ctx context.Context, r *doctor.Report) {
 		err = errors.Join(snapshot.Check(ctx, objects, "doctor-"+string(sandbox.NewID())), closing())
 	}
 	if err != nil {
-		r.Problem("", "mend workspaces, and s3.endpoint, s3.region, s3.access_key, s3.secret_key and s3.addresses for a bucket", "a server does not start: %s", detailOf(err))
+		r.Problem("", "mend workspaces, and s3.endpoint, s3.region, s3.access_key, s3.secret_key and s3.addresses for a bucket", "a server does not start: %s", sandbox.TextOf(err))
 		return
 	}
 	r.OK("", "%s can be written, and holds to conditional writes", objects.Name())

@@ -69,10 +69,6 @@ func (r *remoteTools) search(ctx context.Context, q sandbox.ToolQuery) (sandbox.
 	return found, err
 }
 
-func (l *localTools) search(ctx context.Context, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
-	return l.hub.Catalog.Search(ctx, l.thread, q)
-}
-
 func showFound(w io.Writer, found sandbox.ToolSearch, asJSON bool) error {
 	if asJSON {
 		return output.JSON(w, found)

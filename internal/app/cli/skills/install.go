@@ -18,7 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/app"
+	"github.com/skerry-sandbox/skerry/internal/app/buckets"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
@@ -241,7 +241,7 @@ func fetcher(c source.Config) (_ source.Fetcher, done func(), err error) {
 	if err != nil {
 		return nil, done, err
 	}
-	options, err := app.S3Options(cfg.S3)
+	options, err := buckets.Options(cfg.S3)
 	if err != nil {
 		return nil, done, err
 	}

@@ -13,14 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
+	"github.com/skerry-sandbox/skerry/internal/skills/format"
 	"github.com/skerry-sandbox/skerry/internal/skills/lint"
 	"github.com/skerry-sandbox/skerry/internal/skills/scan"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
@@ -113,7 +112,7 @@ func lintPath(ctx context.Context, p string) ([]linted, error) {
 		one, err := lintArchive(ctx, p)
 		return []linted{one}, err
 	}
-	if app.IsSkill(p) {
+	if format.IsSkill(p) {
 		one, err := lintFolder(ctx, p, p)
 		return []linted{one}, err
 	}
@@ -123,7 +122,7 @@ func lintPath(ctx context.Context, p string) ([]linted, error) {
 	}
 	var all []linted
 	for _, e := range entries {
-		if sub := filepath.Join(p, e.Name()); e.IsDir() && app.IsSkill(sub) {
+		if sub := filepath.Join(p, e.Name()); e.IsDir() && format.IsSkill(sub) {
 			one, err := lintFolder(ctx, sub, sub)
 			if err != nil {
 				return nil, err
@@ -173,7 +172,7 @@ func lintArchive(ctx context.Context, file string) (_ linted, err error) {
 	if err != nil {
 		return linted{}, err
 	}
-	name, err := skills.NameOf(staged.Wrapper, text)
+	name, err := format.NameOf(staged.Wrapper, text)
 	if err != nil {
 		name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	}
@@ -268,7 +267,7 @@ func digestOf(ctx context.Context, raw []byte) (_ string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return skills.Digest(os.DirFS(staged.Dir))
+	return format.Digest(os.DirFS(staged.Dir))
 }
 
 // writeNew writes a file whole or not at all; it keeps an existing file unless force.

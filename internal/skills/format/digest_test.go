@@ -1,4 +1,4 @@
-package skills
+package format
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
+
+const good = "---\nname: a\ndescription: does it\n---\nbody\n"
 
 func digestOf(t *testing.T, m fstest.MapFS) string {
 	t.Helper()
@@ -68,7 +70,7 @@ func TestDigestHasLimits(t *testing.T) {
 		many[fmt.Sprintf("f%d", i)] = &fstest.MapFile{}
 	}
 	folders := fstest.MapFS{}
-	for i := range maxEntries + 1 {
+	for i := range MaxEntries + 1 {
 		folders[fmt.Sprintf("f%d", i)] = &fstest.MapFile{Mode: fs.ModeDir}
 	}
 	for name, m := range map[string]fstest.MapFS{

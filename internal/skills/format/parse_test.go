@@ -1,4 +1,4 @@
-package skills
+package format
 
 import (
 	"encoding/json"
@@ -132,7 +132,7 @@ func TestCheckName(t *testing.T) {
 
 // TestRealSkills: all skills of the real plugins load, with what is unusual in them as findings.
 func TestRealSkills(t *testing.T) {
-	root := "../../testdata/knowledge-work-plugins"
+	root := "../../../testdata/knowledge-work-plugins"
 	if _, err := os.Stat(root); err != nil {
 		t.Fatal(err)
 	}

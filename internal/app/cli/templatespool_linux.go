@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/app"
+	"github.com/skerry-sandbox/skerry/internal/app/environment"
 	"github.com/skerry-sandbox/skerry/internal/config"
 )
 
@@ -26,7 +27,7 @@ func newTemplatesPool() *cobra.Command {
 			if replicas < 0 || replicas > maxReplicas {
 				return fmt.Errorf("--replicas %d: want 0 to %d", replicas, maxReplicas)
 			}
-			cfg, err := config.Load(app.EnvOr("SKERRY_CONFIG", ""), os.LookupEnv)
+			cfg, err := config.Load(environment.Or("SKERRY_CONFIG", ""), os.LookupEnv)
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/app"
+	"github.com/skerry-sandbox/skerry/internal/app/environment"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 )
@@ -49,7 +50,7 @@ func newServe() *cobra.Command {
 
 // configFlags adds the flags by which a server is configured.
 func configFlags(cmd *cobra.Command, file *string, flags *config.Config) {
-	cmd.Flags().StringVar(file, "config", app.EnvOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
+	cmd.Flags().StringVar(file, "config", environment.Or("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
 	usage := map[string]string{
 		"listen": "address of the API; any other than loopback needs keys", "data": "folder of everything that is kept",
 		"driver": "auto, docker, oci, containerd or kubernetes", "peer-listen": "ip:port where servers on other machines reach this one by TLS", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",

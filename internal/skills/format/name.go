@@ -1,4 +1,4 @@
-package skills
+package format
 
 import "github.com/skerry-sandbox/skerry/internal/sandbox"
 

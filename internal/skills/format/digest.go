@@ -1,4 +1,4 @@
-package skills
+package format
 
 import (
 	"crypto/sha256"
@@ -22,8 +22,8 @@ const (
 	MaxBytes = 16 << 20 // of all files together
 	MaxDepth = 8        // folders within each other
 	maxPath  = 512      // bytes of a path
-	// maxEntries bounds what is looked at in a folder: folders and links do not count as files.
-	maxEntries = 4 * MaxFiles
+	// MaxEntries bounds what is looked at in a folder: folders and links do not count as files.
+	MaxEntries = 4 * MaxFiles
 )
 
 // File is one file of a skill, with what counts for its digest.
@@ -52,7 +52,7 @@ func DigestOf(files []File) string {
 	for _, f := range files {
 		sum.Write(f.line()) //nolint:errcheck // a hash never fails
 	}
-	return hexDigest(sum.Sum(nil))
+	return DigestText(sum.Sum(nil))
 }
 
 func (f File) line() []byte {
@@ -60,16 +60,18 @@ func (f File) line() []byte {
 	if f.Exec {
 		exec = "x"
 	}
-	return []byte(strings.TrimPrefix(f.Digest, digestPrefix) + " " + strconv.FormatInt(f.Bytes, 10) + " " + exec + " " + strconv.Quote(f.Path) + "\n")
+	return []byte(strings.TrimPrefix(f.Digest, DigestPrefix) + " " + strconv.FormatInt(f.Bytes, 10) + " " + exec + " " + strconv.Quote(f.Path) + "\n")
 }
 
-const digestPrefix = "sha256:"
+// DigestPrefix begins each digest.
+const DigestPrefix = "sha256:"
 
-func hexDigest(sum []byte) string { return digestPrefix + hex.EncodeToString(sum) }
+// DigestText writes a SHA-256 as a digest.
+func DigestText(sum []byte) string { return DigestPrefix + hex.EncodeToString(sum) }
 
 // CheckDigest says whether a text is a digest as Digest makes it.
 func CheckDigest(s string) bool {
-	text, ok := strings.CutPrefix(s, digestPrefix)
+	text, ok := strings.CutPrefix(s, DigestPrefix)
 	raw, err := hex.DecodeString(text)
 	return ok && err == nil && len(raw) == sha256.Size && text == strings.ToLower(text)
 }
@@ -82,10 +84,10 @@ func Files(fsys fs.FS) ([]File, error) {
 		if err != nil {
 			return err
 		}
-		if entries++; entries > maxEntries {
-			return sandbox.Errorf(sandbox.Invalid, "a skill has at most %d files and folders", maxEntries)
+		if entries++; entries > MaxEntries {
+			return sandbox.Errorf(sandbox.Invalid, "a skill has at most %d files and folders", MaxEntries)
 		}
-		if err := checkPath(p); err != nil || !d.Type().IsRegular() {
+		if err := CheckPath(p); err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		if len(files) == MaxFiles {
@@ -100,14 +102,14 @@ func Files(fsys fs.FS) ([]File, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, readError(err)
+		return nil, Unreadable(err)
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
 }
 
-// readError hides what the file system says, and keeps what was said for the caller.
-func readError(err error) error {
+// Unreadable hides what the file system says, and keeps what was said for the caller.
+func Unreadable(err error) error {
 	var known *sandbox.Error
 	if errors.As(err, &known) {
 		return err
@@ -115,8 +117,8 @@ func readError(err error) error {
 	return sandbox.Wrap(sandbox.Internal, err, "the skill's files cannot be read")
 }
 
-// checkPath refuses what a reader in a sandbox, a list or a log would take for something else.
-func checkPath(p string) error {
+// CheckPath refuses what a reader in a sandbox, a list or a log would take for something else.
+func CheckPath(p string) error {
 	switch {
 	case !utf8.ValidString(p) || strings.ContainsFunc(p, unicode.IsControl) || strings.ContainsAny(p, `\:`):
 		return sandbox.Errorf(sandbox.Invalid, "%.200q: a name in a skill has no control characters, no \\ and no colon", p)
@@ -149,5 +151,5 @@ func hashFile(fsys fs.FS, p string, limit int64) (File, error) {
 	if n > limit {
 		return File{}, sandbox.Errorf(sandbox.Invalid, "a skill has at most %d bytes", MaxBytes)
 	}
-	return File{SkillFile: sandbox.SkillFile{Path: p, Bytes: n, Digest: hexDigest(sum.Sum(nil))}, Exec: info.Mode()&0o111 != 0}, nil
+	return File{SkillFile: sandbox.SkillFile{Path: p, Bytes: n, Digest: DigestText(sum.Sum(nil))}, Exec: info.Mode()&0o111 != 0}, nil
 }

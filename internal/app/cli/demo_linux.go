@@ -18,10 +18,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/runs"
+	"github.com/skerry-sandbox/skerry/internal/app/environment"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
@@ -59,9 +59,9 @@ func newDemo(api *client.Client) *cobra.Command {
 			return d.run(cmd.Context(), cfg)
 		},
 	}
-	cache := app.EnvOr("SKERRY_CACHE", "/var/cache/skerry")
+	cache := environment.Or("SKERRY_CACHE", "/var/cache/skerry")
 	cmd.Flags().StringVar(&dir, "dir", filepath.Join(cache, "demo"), "folder for the demo's data")
-	cmd.Flags().StringVar(&mcp, "mcp", app.EnvOr("SKERRY_MCP_DIR", filepath.Join(cache, "mcp")), "folder in which npm installed the MCP servers (SKERRY_MCP_DIR)")
+	cmd.Flags().StringVar(&mcp, "mcp", environment.Or("SKERRY_MCP_DIR", filepath.Join(cache, "mcp")), "folder in which npm installed the MCP servers (SKERRY_MCP_DIR)")
 	cmd.Flags().StringVar(&driverName, "driver", "auto", "auto, docker or oci")
 	cmd.AddCommand(newDemoTools())
 	return cmd

@@ -1,8 +1,7 @@
-package skills
+package format
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
-
-// Skill is one skill. It lies in the vocabulary because HTTP, prompts and plugins speak of it, too.
-type Skill = sandbox.Skill
 
 // Limits of the fields of SKILL.md, those of the standard. Only MaxName is a wall: what is beyond the
 // others is a finding.
@@ -42,12 +38,12 @@ var (
 // be loaded (no description, no YAML, a folder with an impossible name). Then the skill is Broken and bears
 // what is known of it. One of the findings, SeverityError, says the same. The findings are in
 // Skill.Findings, too. Parse sets neither Category, Location, Digest nor Enabled.
-func Parse(folder string, text []byte) (Skill, []sandbox.Finding, error) {
+func Parse(folder string, text []byte) (sandbox.Skill, []sandbox.Finding, error) {
 	front, findings, err := ReadFront(text)
 	p := parser{reader: reader{findings: findings}, front: front}
-	sk := Skill{Name: folder}
+	sk := sandbox.Skill{Name: folder}
 	if e := CheckName(folder); e != nil {
-		err = p.fail("folder-name", 0, "%s", detail(e))
+		err = p.fail("folder-name", 0, "%s", sandbox.TextOf(e))
 	}
 	if err == nil {
 		err = p.fields(&sk)
@@ -81,14 +77,6 @@ func CheckName(name string) error {
 	return nil
 }
 
-func detail(err error) string {
-	var e *sandbox.Error
-	if errors.As(err, &e) {
-		return e.Detail
-	}
-	return err.Error()
-}
-
 // parser reads the fields.
 type parser struct {
 	reader
@@ -99,7 +87,7 @@ func (p *parser) warn(rule, key, format string, args ...any) {
 	p.add(rule, sandbox.SeverityWarning, p.front.Lines[key], format, args...)
 }
 
-func (p *parser) fields(sk *Skill) error {
+func (p *parser) fields(sk *sandbox.Skill) error {
 	sk.Description = strings.TrimSpace(p.text("description"))
 	if sk.Description == "" {
 		return p.fail("no-description", p.front.Lines["description"], "there is no description: say what the skill does and when to use it")
@@ -132,7 +120,7 @@ func (p *parser) fields(sk *Skill) error {
 	return nil
 }
 
-func (p *parser) checkTitle(sk *Skill) {
+func (p *parser) checkTitle(sk *sandbox.Skill) {
 	switch {
 	case sk.Title == "":
 		p.warn("name-missing", "name", "there is no name; the folder's counts: %q", sk.Name)
@@ -228,7 +216,7 @@ func splitTools(s string) []string {
 	})
 }
 
-func (p *parser) metadata(sk *Skill) {
+func (p *parser) metadata(sk *sandbox.Skill) {
 	switch m := p.front.Fields["metadata"].(type) {
 	case nil:
 	case map[string]any:

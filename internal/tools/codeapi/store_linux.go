@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -239,14 +238,6 @@ func whole(path string, files map[string][]byte) bool {
 		}
 	}
 	return true
-}
-
-func hashOf(tools []sandbox.Tool) (string, error) {
-	h := sha256.New()
-	if err := json.NewEncoder(h).Encode(sorted(tools)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // nameOf hashes a tree. The lengths keep two trees apart whose texts join to the same bytes.

@@ -1,4 +1,4 @@
-package skills
+package format
 
 import (
 	"bytes"

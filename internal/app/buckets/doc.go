@@ -1,0 +1,2 @@
+// Package buckets opens the object stores that a configuration names.
+package buckets
