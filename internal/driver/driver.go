@@ -120,6 +120,7 @@ type Weigher interface {
 type Load struct {
 	CPU     time.Duration
 	Refused uint64 // new processes and threads that its limit of them did not let be; not counted under a kernel of its own
+	Memory  int64  // bytes that it has now, with the cache of its files
 }
 
 // Meter is a driver that tells what a sandbox uses, so cheaply that it can be asked ten times a second: it asks no

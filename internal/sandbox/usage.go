@@ -16,6 +16,12 @@ type UsageQuery struct {
 	User     string    // only this one's
 }
 
+// Load is what a sandbox uses.
+type Load struct {
+	CPU    time.Duration // since it was made
+	Memory int64         // bytes, now, with the cache of its files
+}
+
 // UsageReport is what was used.
 type UsageReport struct {
 	From   string       `json:"from" doc:"A day, in UTC"`

@@ -63,6 +63,9 @@ type Sandboxes interface {
 	// Hibernate is a Conflict when execs run and force is not given.
 	Hibernate(ctx context.Context, c sandbox.Caller, thread string, force bool) (sandbox.Info, error)
 	Templates() []sandbox.Template
+	// SandboxLoad says what the sandbox uses, and starts none. NotSupported: the driver does not measure it here;
+	// Conflict: it is hibernated; NotFound: there is none.
+	SandboxLoad(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Load, error)
 }
 
 // Runs starts execs.

@@ -180,6 +180,10 @@ func (w *world) Pause(_ context.Context, c sandbox.Caller, _ string) (sandbox.In
 func (w *world) Resume(_ context.Context, c sandbox.Caller, _ string) (sandbox.Info, error) {
 	return w.info(), w.see(c)
 }
+func (w *world) SandboxLoad(context.Context, sandbox.Caller, string) (sandbox.Load, error) {
+	return sandbox.Load{}, sandbox.Errorf(sandbox.NotSupported, "not asked for by this API")
+}
+
 func (w *world) Hibernate(_ context.Context, c sandbox.Caller, _ string, force bool) (sandbox.Info, error) {
 	w.forced = force
 	return w.info(), w.see(c)

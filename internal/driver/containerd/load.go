@@ -22,8 +22,8 @@ func (d *Driver) Load(ctx context.Context, id sandbox.ID) (driver.Load, error) {
 	if err := hardening.CheckID(id); err != nil {
 		return driver.Load{}, err
 	}
-	cpu, refused, err := cgroup.Usage(d.cgroups.Of(string(id)))
-	return driver.Load{CPU: cpu, Refused: refused}, d.unseen(ctx, id, err)
+	used, err := cgroup.Usage(d.cgroups.Of(string(id)))
+	return driver.Load(used), d.unseen(ctx, id, err)
 }
 
 // unseen tells a control group that is not visible from a missing one.

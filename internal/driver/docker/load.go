@@ -112,9 +112,9 @@ func (d *Driver) Load(ctx context.Context, id sandbox.ID) (driver.Load, error) {
 	if g.path == "" {
 		return driver.Load{}, sandbox.Errorf(sandbox.NotSupported, "the control group of sandbox %s is not seen from here", id)
 	}
-	cpu, refused, err := cgroup.Usage(g.path)
+	used, err := cgroup.Usage(g.path)
 	if err == nil {
-		return driver.Load{CPU: cpu, Refused: refused}, nil
+		return driver.Load(used), nil
 	}
 	d.groups.Delete(id)
 	if _, gone := d.group(ctx, id); gone != nil {

@@ -25,8 +25,8 @@ func (d *Driver) Load(_ context.Context, id sandbox.ID) (driver.Load, error) {
 	if err := hardening.CheckID(id); err != nil {
 		return driver.Load{}, err
 	}
-	cpu, refused, err := cgroup.Usage(d.cgroupPath(id))
-	return driver.Load{CPU: cpu, Refused: refused}, d.unseen(id, err)
+	used, err := cgroup.Usage(d.cgroupPath(id))
+	return driver.Load(used), d.unseen(id, err)
 }
 
 // unseen tells a control group that is not visible from a missing one.

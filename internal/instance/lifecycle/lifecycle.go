@@ -265,6 +265,23 @@ func (l *Lifecycle) Pause(ctx context.Context, c sandbox.Caller, id string) (san
 	})
 }
 
+// SandboxLoad says what the thread's sandbox uses.
+func (l *Lifecycle) SandboxLoad(ctx context.Context, c sandbox.Caller, id string) (sandbox.Load, error) {
+	inst, asleep, err := l.Existing(ctx, c, id)
+	if err != nil {
+		return sandbox.Load{}, err
+	}
+	if asleep != nil {
+		return sandbox.Load{}, sandbox.Errorf(sandbox.Conflict, "the sandbox is hibernated: it uses nothing")
+	}
+	m, ok := l.driver.(driver.Meter)
+	if !ok {
+		return sandbox.Load{}, sandbox.Errorf(sandbox.NotSupported, "the driver %s does not measure a sandbox", l.caps.Name)
+	}
+	used, err := m.Load(ctx, inst.ID)
+	return sandbox.Load{CPU: used.CPU, Memory: used.Memory}, err
+}
+
 // changePause pauses or resumes an instance between two records, and returns it as it is then. undo is called when it did not come to it.
 func (l *Lifecycle) changePause(ctx context.Context, c sandbox.Caller, inst *instance.Instance, action, why string, do func() error, undo func()) (sandbox.Info, error) {
 	rec := audit.About(c, inst.Thread, action, audit.PhaseAttempt)

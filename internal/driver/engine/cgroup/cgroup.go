@@ -111,29 +111,48 @@ func Exists(group string) bool {
 	return mount != "" && err == nil && info.IsDir()
 }
 
-// Usage is the usage of a group's processes, including ended ones: how long they ran, and how many new
-// processes its limit refused. fs.ErrNotExist: this process does not see the group.
-func Usage(group string) (cpu time.Duration, refused uint64, err error) {
-	if cpu, err = cpuTime(group); err != nil {
-		return 0, 0, err
+// Used is the usage of a group's processes, including ended ones.
+type Used struct {
+	CPU     time.Duration // how long they ran
+	Refused uint64        // new processes that the group's limit did not let be
+	Memory  int64         // bytes that they have now, with the cache of their files
+}
+
+// Usage reads it. fs.ErrNotExist: this process does not see the group.
+func Usage(group string) (u Used, err error) {
+	if u.CPU, err = cpuTime(group); err != nil {
+		return u, err
 	}
 	mount, _ := mountOf("pids")
-	refused, err = count(filepath.Join(mount, group, "pids.events"), "max")
-	return cpu, refused, err
+	if u.Refused, err = count(filepath.Join(mount, group, "pids.events"), "max"); err != nil {
+		return u, err
+	}
+	mount, v1 := mountOf("memory")
+	file := "memory.current"
+	if v1 {
+		file = "memory.usage_in_bytes"
+	}
+	u.Memory, err = number(filepath.Join(mount, group, file))
+	return u, err
 }
 
 func cpuTime(group string) (time.Duration, error) {
 	mount, v1 := mountOf("cpuacct")
 	if v1 {
-		data, err := os.ReadFile(filepath.Join(mount, group, "cpuacct.usage"))
-		if err != nil {
-			return 0, err
-		}
-		nanos, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+		nanos, err := number(filepath.Join(mount, group, "cpuacct.usage"))
 		return time.Duration(nanos), err
 	}
 	micros, err := count(filepath.Join(mount, group, "cpu.stat"), "usage_usec")
 	return time.Duration(micros) * time.Microsecond, err //nolint:gosec // of 300,000 years
+}
+
+// number reads a file that holds one.
+func number(file string) (int64, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 }
 
 // count reads one line of a file of names and numbers.
