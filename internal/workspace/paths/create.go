@@ -112,8 +112,8 @@ func (c *creator) mkdirOwned(dir *os.Root, name string) error {
 }
 
 // replace writes a new file in the stage and renames it over the place. The file gets the mode of the file
-// that was there, or else mode.
-func (c *creator) replace(p *place, body io.Reader, mode os.FileMode) (n int64, err error) {
+// that was there, or else mode, and is described as the caller says.
+func (c *creator) replace(p *place, body io.Reader, mode os.FileMode, described map[string]string) (n int64, err error) {
 	stage, err := p.m.stage()
 	if err != nil {
 		return 0, fail(err, p.virtual)
@@ -138,6 +138,9 @@ func (c *creator) replace(p *place, body io.Reader, mode os.FileMode) (n int64, 
 		mode = p.info.Mode().Perm()
 	}
 	if err = file.Chmod(mode); err != nil {
+		return 0, err
+	}
+	if err = describe(file, described); err != nil {
 		return 0, err
 	}
 	if err = file.Close(); err != nil {

@@ -20,6 +20,10 @@ import (
 // instead (not atomically; a failure takes back what was added). A symbolic link is followed when
 // it leads to a place inside. QuotaExceeded when the thread's files would exceed the limit.
 func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Written, error) {
+	return f.write(ctx, name, r, add, nil)
+}
+
+func (f *FS) write(ctx context.Context, name string, r io.Reader, add bool, described map[string]string) (Written, error) {
 	if f.spool.wanted(r) {
 		body, err := f.spool.body(f.spool.incoming(ctx, r, f.disk.most, f.disk.most > 0))
 		if err != nil {
@@ -54,7 +58,7 @@ func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Wri
 	if p.info != nil {
 		body.left += freed(p.info) // when the new file has taken its place
 	}
-	n, err := f.create.replace(p, body, 0o644)
+	n, err := f.create.replace(p, body, 0o644, described)
 	if err != nil {
 		return Written{}, err
 	}
@@ -88,7 +92,7 @@ func (f *FS) Rewrite(ctx context.Context, name string, most int64, change func(i
 	in := &boundedReader{ctx: ctx, r: file, left: most, limited: true}
 	out := &boundedReader{ctx: ctx, r: change(in), left: room + freed(info), limited: f.disk.most > 0}
 	f.changing(p.virtual)
-	_, err = f.create.replace(p, out, 0o644)
+	_, err = f.create.replace(p, out, 0o644, nil)
 	return err
 }
 
@@ -135,7 +139,7 @@ func (f *FS) Edit(ctx context.Context, name, old, new string, all bool) (Edited,
 		}
 	}
 	f.changing(p.virtual)
-	n, err := f.create.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))), 0o644)
+	n, err := f.create.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))), 0o644, nil)
 	if err != nil {
 		return Edited{}, err
 	}
