@@ -155,6 +155,8 @@ def make_shell():
             pass
 
         def write_format_data(self, format_dict, md_dict=None):
+            if self.shell.for_e2b.wanted:
+                format_dict = {**format_dict, "application/vnd.e2b.main+json": True}
             self.shell.results.add(format_dict)
 
         def finish_displayhook(self):
@@ -189,7 +191,59 @@ def make_shell():
     sys.modules["__main__"] = main
     shell = Shell.instance(config=config, user_module=main, user_ns=main.__dict__, displayhook_class=Hook, display_pub_class=Publisher)
     shell.results = Results("/nonexistent")
+    shell.for_e2b = ForE2B(shell)
     return shell
+
+
+class ForE2B:
+    """What E2B's clients get of a result beside its pictures and texts, in runs that ask for it: frames and charts as data, and
+    which result is the value of the code."""
+
+    def __init__(self, shell):
+        self.wanted = False
+        of = shell.display_formatter
+        for mime, data in ("application/vnd.e2b.data+json", self.frame), ("application/vnd.e2b.chart+json", self.chart):
+            of.formatters[mime] = self.formatter(of, mime, data)
+
+    def formatter(self, of, mime, data):
+        from IPython.core.formatters import BaseFormatter
+        from traitlets import Unicode
+
+        outer = self
+
+        class Formatter(BaseFormatter):
+            format_type = Unicode(mime)
+            _return_type = dict
+
+            def __call__(self, obj):
+                try:
+                    return data(obj) if outer.wanted else None
+                except Exception:  # the result has its other forms
+                    return None
+
+        return Formatter(parent=of)
+
+    @staticmethod
+    def frame(obj):
+        pandas = sys.modules.get("pandas")  # who has a frame has loaded it
+        if pandas is None or not isinstance(obj, pandas.DataFrame):
+            return None
+        split = json.loads(obj.to_json(orient="split", date_format="iso", default_handler=str))
+        return {str(name): [row[i] for row in split["data"]] for i, name in enumerate(split["columns"])}
+
+    @staticmethod
+    def chart(obj):
+        figure = sys.modules.get("matplotlib.figure")
+        if figure is None or not isinstance(obj, figure.Figure):
+            return None
+        import warnings
+
+        from e2b_charts import chart_figure_to_dict
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numbers of NumPy, which become plain ones here
+            chart = chart_figure_to_dict(obj)
+        return json.loads(json.dumps(chart, default=lambda v: v.item() if hasattr(v, "item") else str(v))) or None
 
 
 class Wrappers:
@@ -244,6 +298,7 @@ class Kernel:
         env = job.get("env") or {}
         if env.get("MPLBACKEND", "").lower() == "agg":  # "there is no screen": here there is one
             del env["MPLBACKEND"]
+        self.shell.for_e2b.wanted = env.pop("E2B_RESULTS", "") == "data"
         before = {name: os.environ.get(name) for name in env}
         os.environ.update(env)
         self.shell.results = results = Results(job["dir"])

@@ -98,6 +98,43 @@ func (k *kernel) wantResult(code, want string) {
 
 func text(s string) string { return `{"text/plain": "` + s + `"}` }
 
+// TestResultsForE2B: a run that asks for it is told which result is the value of the code, and gets frames and charts as data; the
+// code does not see that it was asked for. Other runs have what they had.
+func TestResultsForE2B(t *testing.T) {
+	b := newBed(t)
+	k := b.kernel(b.runner("python3"), "python")
+	const data = "E2B_RESULTS=data"
+	// What stands for pandas and matplotlib here; the template "data" has them, and the tests of E2B's SDKs use them.
+	k.want(k.run(`
+import sys, types
+class DataFrame:
+    def to_json(self, **how):
+        return '{"columns": ["a", 1], "index": [0, 1], "data": [[1, "x"], [2, null]]}'
+    def __repr__(self):
+        return "frame"
+class Figure:
+    def __repr__(self):
+        return "figure"
+sys.modules["pandas"] = types.SimpleNamespace(DataFrame=DataFrame)
+sys.modules["matplotlib.figure"] = types.SimpleNamespace(Figure=Figure)
+sys.modules["e2b_charts"] = types.SimpleNamespace(chart_figure_to_dict=lambda f: {"type": "bar", "x": types.SimpleNamespace(item=lambda: 3)})
+None`), 0, "")
+	for _, c := range []struct{ code, env, want string }{
+		{"import os\n'E2B_RESULTS' in os.environ", data, `{"text/plain": "False", "application/vnd.e2b.main+json": true}`},
+		{"display(1)\nNone", data, text("1")},
+		{"DataFrame()", data, `{"text/plain": "frame", "application/vnd.e2b.data+json": {"a": [1, 2], "1": ["x", null]}, "application/vnd.e2b.main+json": true}`},
+		{"display(Figure())", data, `{"text/plain": "figure", "application/vnd.e2b.chart+json": {"type": "bar", "x": 3}}`},
+		{"DataFrame()", "A=b", text("frame")},
+		{"del sys.modules['e2b_charts']\nFigure()", data, `{"text/plain": "figure", "application/vnd.e2b.main+json": true}`},
+	} {
+		r := k.run(c.code, c.env)
+		k.want(r, 0, "")
+		if got := r.results(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.code, got, c.want)
+		}
+	}
+}
+
 func TestPythonContext(t *testing.T) {
 	b := newBed(t)
 	b.withCodeAPI()
