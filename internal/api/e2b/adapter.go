@@ -21,9 +21,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
-// envdVersion says which abilities the SDKs may use: entries in events are the newest that we have. Metadata of files
-// (0.6.2) is refused by name.
-const envdVersion = "0.6.3"
+// envdVersion says which abilities the SDKs may use: watches of network mounts are the newest that we have. No folder of a
+// sandbox is one.
+const envdVersion = "0.6.4"
 
 // maxBodyBytes bounds a request that is no file.
 const maxBodyBytes = 32 << 20
@@ -59,6 +59,7 @@ func (a *Adapter) Close() { a.known.close() }
 type request struct {
 	caller sandbox.Caller
 	thread string
+	token  string // the one of the sandbox, as its client has it
 }
 
 type requestKey struct{}
@@ -78,7 +79,7 @@ func (a *Adapter) Routes() rest.Adapter {
 	b.envd()
 	b.interpreter()
 	b.refused()
-	return rest.Adapter{Prepare: prepare, Refused: refusal, Routes: b.list}
+	return rest.Adapter{Prepare: a.prepare, Refused: refusal, Routes: b.list}
 }
 
 type routes struct {
@@ -88,7 +89,7 @@ type routes struct {
 
 func (b *routes) add(adapted rest.AdapterRoute, h handler) {
 	adapted.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
-		if err := h(w, r, request{caller: c, thread: thread}); err != nil {
+		if err := h(w, r, request{caller: c, thread: thread, token: token(r, thread)}); err != nil {
 			b.a.writeError(w, r, err)
 		}
 	}
@@ -107,6 +108,7 @@ func (b *routes) control() {
 	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/templates/*rest"}, templates{b.a}.alias)
 	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one, Server: route.Owner}, control{b.a}.get)
 	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Server: route.Holder}, control{b.a}.kill)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one + "/metrics", Server: route.Holder}, control{b.a}.metrics)
 	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Server: route.Holder}, control{b.a}.timeout)
 	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Server: route.Holder}, control{b.a}.resume)
 	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Server: route.Holder}, control{b.a}.pause)
@@ -122,6 +124,8 @@ func named(r *http.Request) string {
 	return "unnamed" // no thread of ours has that name, so that it is 502
 }
 
+const filesPath = "/files"
+
 // envd is what E2B's daemon in a sandbox does.
 func (b *routes) envd() {
 	_, processes := processconnect.NewProcessHandler(&processService{a: b.a}, bounded())
@@ -135,7 +139,7 @@ func (b *routes) envd() {
 				b.a.writeError(w, r, sandbox.Errorf(sandbox.Invalid, "the body ended too early, or is longer than %d bytes", maxBodyBytes))
 				return
 			}
-			r = r.WithContext(context.WithValue(r.Context(), requestKey{}, request{c, thread}))
+			r = r.WithContext(context.WithValue(r.Context(), requestKey{}, request{c, thread, token(r, thread)}))
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			h.ServeHTTP(w, r)
 		}
@@ -157,8 +161,8 @@ func (b *routes) envd() {
 	} {
 		rpc(rest.AdapterRoute{Path: path}, filesystem)
 	}
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Server: route.FileReader}, transfers{b.a}.download)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Server: route.FileWriter}, transfers{b.a}.upload)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: filesPath, Thread: named, Server: route.FileReader}, transfers{b.a}.download)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: filesPath, Thread: named, Server: route.FileWriter}, transfers{b.a}.upload)
 	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/health", Thread: named, Server: route.Owner}, control{b.a}.health)
 }
 
@@ -190,7 +194,7 @@ func (b *routes) refused() {
 	refuse("fork", http.MethodPost, "/sandboxes/:thread/fork")
 	refuse("refreshes", http.MethodPost, "/sandboxes/:thread/refreshes")
 	refuse("network rules", http.MethodPut, "/sandboxes/:thread/network")
-	refuse("metrics", http.MethodGet, "/sandboxes/:thread/metrics", "/sandboxes/metrics")
+	refuse("metrics of many sandboxes", http.MethodGet, "/sandboxes/metrics")
 	refuse("logs", http.MethodGet, "/sandboxes/:thread/logs", "/v2/sandboxes/:thread/logs")
 	refuse("StreamInput", http.MethodPost, "/process.Process/StreamInput")
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,8 +29,13 @@ type executeBody struct {
 	Env       map[string]string `json:"env_vars"`
 }
 
-// defaultID is the name of the context of code in Python that names none, as E2B's interpreter has it.
-const defaultID = "default"
+// defaults are the names of the contexts of code that names none, as E2B's interpreter has them from the beginning. Ours begin
+// with the first code.
+var defaults = map[string]string{"default": "python", "default-javascript": "javascript"}
+
+// resultsEnv asks the interpreter of Python for results with the data of frames and charts, and for which of them is the value of the code. The code does not see
+// it.
+const resultsEnv = "E2B_RESULTS"
 
 // contextLanguages are the languages that keep their variables; bash runs afresh each time.
 var contextLanguages = map[string]bool{"python": true, "javascript": true, "typescript": true}
@@ -72,9 +79,10 @@ func (a interpreter) execute(w http.ResponseWriter, r *http.Request, q request) 
 	if code.Text == "" {
 		code.Text = "\n" // E2B runs nothing without a word
 	}
-	switch {
-	case b.ContextID == defaultID:
-		if code.ContextID, err = a.defaultContext(ctx, q, "python"); err != nil {
+	switch own := defaults[b.ContextID]; {
+	case own != "":
+		lang = own
+		if code.ContextID, err = a.defaultContext(ctx, q, own); err != nil {
 			return err
 		}
 	case b.ContextID != "":
@@ -85,6 +93,7 @@ func (a interpreter) execute(w http.ResponseWriter, r *http.Request, q request) 
 		lang = cc.Language
 	case !contextLanguages[lang]:
 		code.Language = lang
+		code.Env = withEnv(b.Env, "PWD", homeDir) // bash believes it, where it leads to the folder
 	default:
 		if code.ContextID, err = a.defaultContext(ctx, q, lang); err != nil {
 			return err
@@ -97,6 +106,9 @@ func (a interpreter) execute(w http.ResponseWriter, r *http.Request, q request) 
 		}
 		defer unlock()
 	}
+	if lang == "python" && code.ContextID != "" {
+		code.Env = withEnv(b.Env, resultsEnv, "data")
+	}
 	id, err := a.o.Runs.RunCode(ctx, q.caller, q.thread, code)
 	if err != nil {
 		return err
@@ -104,6 +116,12 @@ func (a interpreter) execute(w http.ResponseWriter, r *http.Request, q request) 
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	return a.tell(ctx, w, q, id, lang, code.ContextID)
+}
+
+func withEnv(env map[string]string, name, value string) map[string]string {
+	out := map[string]string{name: value}
+	maps.Copy(out, env)
+	return out
 }
 
 // defaultContext is the context of code that names none. Its id is among the labels, so that it is found again.
@@ -231,8 +249,9 @@ func (a interpreter) tell(ctx context.Context, w http.ResponseWriter, q request,
 	now := time.Now()
 	err = errors.Join(out.text("stdout", stdout.rest(), now), out.text("stderr", stderr.rest(), now))
 	if res.Results != nil {
+		told := slices.ContainsFunc(*res.Results, func(rich sandbox.RichResult) bool { return rich[mainResult] != nil })
 		for i, rich := range *res.Results {
-			err = errors.Join(err, out.say(resultLine(rich, i == len(*res.Results)-1)))
+			err = errors.Join(err, out.say(resultLine(rich, !told && i == len(*res.Results)-1)))
 		}
 	}
 	if failure := failed(res, lang, complaint.String()); failure != nil {
@@ -269,10 +288,14 @@ func (l *lines) end(last map[string]any) error {
 var resultNames = map[string]string{
 	"text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg", "image/png": "png", "image/jpeg": "jpeg",
 	"application/pdf": "pdf", "text/latex": "latex", "application/json": "json", "application/javascript": "javascript",
+	"application/vnd.e2b.data+json": "data", "application/vnd.e2b.chart+json": "chart", mainResult: "is_main_result",
 }
 
-// resultLine is one thing that a run displayed. The last one is taken for the value of the code, unless it is a picture:
-// what is displayed and what is returned look the same here.
+// mainResult says that a result is the value of the code. Only Python tells.
+const mainResult = "application/vnd.e2b.main+json"
+
+// resultLine is one thing that a run displayed. Where the interpreter does not tell what is the value of the code, the last one is
+// taken for it, unless it is a picture.
 func resultLine(rich sandbox.RichResult, last bool) map[string]any {
 	line := map[string]any{"type": "result"}
 	extra := map[string]any{}
@@ -290,7 +313,9 @@ func resultLine(rich sandbox.RichResult, last bool) map[string]any {
 	if len(extra) > 0 {
 		line["extra"] = extra
 	}
-	line["is_main_result"] = last && text != "" && rich["image/png"] == nil
+	if line["is_main_result"] == nil {
+		line["is_main_result"] = last && text != "" && rich["image/png"] == nil
+	}
 	return line
 }
 
@@ -448,18 +473,24 @@ func (a interpreter) createContext(w http.ResponseWriter, r *http.Request, q req
 }
 
 func (a interpreter) listContexts(w http.ResponseWriter, r *http.Request, q request) error {
-	if _, err := a.known.find(r.Context(), q, false); err != nil {
+	view, err := a.known.find(r.Context(), q, false)
+	if err != nil {
 		return err
 	}
 	list, err := a.o.Contexts.Contexts(r.Context(), q.caller, q.thread)
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(slices.Clone(list), func(cc sandbox.CodeContext) bool { return cc.State == sandbox.ContextLost })
 	out := []contextView{}
-	for _, cc := range list {
-		if cc.State != sandbox.ContextLost {
-			out = append(out, contextView{cc.ContextID, cc.Language, cc.Cwd})
+	for _, id := range slices.Sorted(maps.Keys(defaults)) {
+		lang := defaults[id]
+		if own := view.Labels[labelContext+lang]; own == "" || !slices.ContainsFunc(list, func(cc sandbox.CodeContext) bool { return cc.ContextID == own }) {
+			out = append(out, contextView{id, lang, homeDir})
 		}
+	}
+	for _, cc := range list {
+		out = append(out, contextView{cc.ContextID, cc.Language, cc.Cwd})
 	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
@@ -472,13 +503,14 @@ func (a interpreter) contextOf(r *http.Request, q request) (string, error) {
 		return "", err
 	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/contexts/"), "/")
-	if name != defaultID {
+	lang := defaults[name]
+	if lang == "" {
 		return name, nil
 	}
-	if id := view.Labels[labelContext+"python"]; id != "" {
+	if id := view.Labels[labelContext+lang]; id != "" {
 		return id, nil
 	}
-	return a.defaultContext(r.Context(), q, "python")
+	return a.defaultContext(r.Context(), q, lang)
 }
 
 func (a interpreter) restartContext(w http.ResponseWriter, r *http.Request, q request) error {

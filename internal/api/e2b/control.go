@@ -280,7 +280,7 @@ func (a control) describe(v sandbox.ThreadView) sandboxView {
 
 // sandboxOf is the answer that an SDK makes its object of.
 func sandboxOf(r *http.Request, v sandbox.ThreadView) map[string]any {
-	key := token(r)
+	key := token(r, v.ID)
 	return map[string]any{
 		"sandboxID": v.ID, "templateID": v.Sandbox.Template, "alias": v.Sandbox.Template, "clientID": "skerry", "envdVersion": envdVersion,
 		"envdAccessToken": key, "trafficAccessToken": key, "domain": nil,
@@ -306,7 +306,7 @@ func (a control) get(w http.ResponseWriter, r *http.Request, q request) error {
 		return err
 	}
 	s := a.describe(v)
-	s.Token = token(r)
+	s.Token = token(r, v.ID)
 	writeJSON(w, http.StatusOK, s)
 	return nil
 }

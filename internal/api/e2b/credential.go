@@ -17,7 +17,12 @@ const userHeader = "Skerry-E2b-User"
 
 // prepare puts the credential of a request into X-API-Key, as our own, and takes away what means something else here:
 // the daemon of E2B reads the user's name in Basic credentials.
-func prepare(r *http.Request) {
+func (a *Adapter) prepare(r *http.Request) {
+	prepareHeader(r)
+	a.admit(r)
+}
+
+func prepareHeader(r *http.Request) {
 	h := r.Header
 	if user, _, ok := r.BasicAuth(); ok {
 		h.Set(userHeader, user)
@@ -37,12 +42,13 @@ func prepare(r *http.Request) {
 }
 
 // credential reads a key: e2b_ and the hex digits of one of ours, or of a token; "" for e2b_ and zeros, which is how a
-// client says that it has none. Any other text is the key itself.
+// client says that it has none. Any other text is the key itself. In the token of a sandbox the sandbox's name follows.
 func credential(key string) string {
 	digits, ok := strings.CutPrefix(key, keyPrefix)
 	if !ok {
 		return key
 	}
+	digits, _, _ = strings.Cut(digits, tokenOf)
 	if strings.Trim(digits, "0") == "" {
 		return ""
 	}
@@ -58,14 +64,19 @@ func credential(key string) string {
 	return string(plain)
 }
 
-// token is what the SDK is told to send with requests to the sandbox: the credential that this request came with.
-func token(r *http.Request) string {
+// tokenOf comes before the name of the sandbox in its token.
+const tokenOf = "."
+
+// token is what the SDK is told to send with requests to the sandbox: the credential that this request came with. The name of the
+// sandbox makes it another one for each, and with it all that an SDK signs.
+func token(r *http.Request, thread string) string {
 	key := r.Header.Get("X-API-Key")
 	if key == "" {
 		_, key, _ = strings.Cut(r.Header.Get("Authorization"), " ")
 	}
+	digits := hex.EncodeToString([]byte(key))
 	if key == "" {
-		return keyPrefix + "00"
+		digits = "00"
 	}
-	return keyPrefix + hex.EncodeToString([]byte(key))
+	return keyPrefix + digits + tokenOf + thread
 }

@@ -36,6 +36,7 @@ type house struct {
 	did          []string
 	contexts     []sandbox.CodeContext
 	lacksData    bool
+	load         sandbox.Load
 	slow         time.Duration // what a change of a sandbox takes
 	runs         chan struct{} // closed at the end of the run that goes on; nil: what runs has ended
 	stubborn     bool          // an interrupt does not end the run
@@ -143,6 +144,12 @@ func (h *house) Resume(_ context.Context, _ sandbox.Caller, id string) (sandbox.
 
 func (h *house) Hibernate(_ context.Context, _ sandbox.Caller, id string, _ bool) (sandbox.Info, error) {
 	return h.set(id, sandbox.Hibernated)
+}
+
+func (h *house) SandboxLoad(_ context.Context, _ sandbox.Caller, id string) (sandbox.Load, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.load, nil
 }
 
 func (h *house) Templates() []sandbox.Template {

@@ -35,7 +35,16 @@ func (f *filesystemService) read(ctx context.Context, r connect.AnyRequest, name
 	return f.a.rpcError(ctx, err)
 }
 
-// entryInfo is a file as E2B's daemon describes it.
+// described is entryInfo with the metadata of a file. Only the thread's files have some.
+func described(t paths.Tree, e paths.Entry) *filesystem.EntryInfo {
+	info := entryInfo(e)
+	if own, ok := t.(threadTree); ok && !e.IsDir && e.Path != "" {
+		info.Metadata = own.files.Description(e.Path)
+	}
+	return info
+}
+
+// entryInfo is a file as E2B's daemon describes it, without its metadata.
 func entryInfo(e paths.Entry) *filesystem.EntryInfo {
 	bits, _ := strconv.ParseUint(e.Mode, 8, 32) // it is ours: four digits
 	mode := fs.FileMode(bits) & fs.ModePerm
@@ -66,7 +75,7 @@ func (f *filesystemService) Stat(ctx context.Context, r *connect.Request[filesys
 	out := &filesystem.StatResponse{}
 	err := f.read(ctx, r, r.Msg.GetPath(), func(t paths.Tree, at string) error {
 		e, err := t.Stat(ctx, at)
-		out.Entry = entryInfo(e)
+		out.Entry = described(t, e)
 		return err
 	})
 	return connect.NewResponse(out), err
@@ -89,7 +98,7 @@ func (f *filesystemService) ListDir(ctx context.Context, r *connect.Request[file
 					e = to
 				}
 			}
-			out.Entries = append(out.Entries, entryInfo(e))
+			out.Entries = append(out.Entries, described(t, e))
 		}
 		return err
 	})
@@ -121,7 +130,7 @@ func (f *filesystemService) MakeDir(ctx context.Context, r *connect.Request[file
 			return connect.NewError(connect.CodeAlreadyExists, sandbox.Errorf(sandbox.Conflict, "%s already exists: %s", what, shown(at)))
 		}
 		e, err := t.Mkdir(ctx, at)
-		out.Entry = entryInfo(e)
+		out.Entry = described(t, e)
 		return err
 	})
 	return connect.NewResponse(out), err
@@ -139,7 +148,7 @@ func (f *filesystemService) Move(ctx context.Context, r *connect.Request[filesys
 	out := &filesystem.MoveResponse{}
 	err = f.change(ctx, r, audit.ActionFileMove, []string{from, to}, func(t paths.Tree) error {
 		e, err := t.Move(ctx, from, to)
-		out.Entry = entryInfo(e)
+		out.Entry = described(t, e)
 		return err
 	})
 	return connect.NewResponse(out), err

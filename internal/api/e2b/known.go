@@ -53,6 +53,9 @@ type known struct {
 	seen  time.Time
 	clock *time.Timer
 	due   time.Time // when clock rings; zero: it is stopped
+
+	tokens []string // those of who asked lately, which signed URLs are made with
+	load   measured // the last one
 }
 
 // labelLock is the lock of all that reads labels of a sandbox and writes them, or depends on that nobody else does.
@@ -151,6 +154,7 @@ func (k *knownSandboxes) note(q request, view sandbox.ThreadView) {
 		s.due = at
 	}
 	s.view, s.seen = view, time.Now()
+	s.remember(q.token)
 }
 
 func (k *knownSandboxes) forget(t sandbox.Thread) {

@@ -38,8 +38,9 @@ func (a control) list(w http.ResponseWriter, r *http.Request, q request) error {
 	}
 	if lq.template != "" {
 		t, err := templates(a).named(lq.template)
-		if err != nil {
-			return err
+		if err != nil { // nothing is made of it
+			writeJSON(w, http.StatusOK, []sandboxView{})
+			return nil
 		}
 		lq.template = t.Name
 	}
@@ -71,7 +72,7 @@ func (a control) listed(ctx context.Context, q request, lq *listQuery) ([]sandbo
 		}
 		for _, v := range items {
 			if over(v) {
-				go a.known.end(request{q.caller, v.ID})
+				go a.known.end(request{caller: q.caller, thread: v.ID})
 				continue
 			}
 			if s := a.describe(v); lq.fits(&s) {

@@ -36,6 +36,7 @@ func TestList(t *testing.T) {
 		"state=paused,running&limit=4":      "4321,0",
 		"template=data":                     "31",
 		"template=code-interpreter-v1":      "31",
+		"template=nosuch":                   "",
 		"startedAfter=2100-01-01T01:00:00Z": "432",
 		"metadata=n%3De2b2":                 "2",
 		"metadata=n%3De2b2&state=paused":    "",

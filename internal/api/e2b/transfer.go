@@ -23,8 +23,8 @@ const maxUploads = 1000
 // transfer checks what both ways have in common.
 func (a transfers) transfer(r *http.Request, q request) error {
 	v := r.URL.Query()
-	if v.Has("signature") {
-		return notSupported("signed URLs")
+	if v.Has("signature") { // one that is good was taken away
+		return badSignature(v)
 	}
 	for _, user := range []string{v.Get("username"), r.Header.Get(userHeader)} {
 		if err := checkUser(user); err != nil {
@@ -103,17 +103,33 @@ type uploaded struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
 	Type string `json:"type"`
+
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// metadataHeader begins the headers with metadata of a file, whose names follow.
+const metadataHeader = "X-Metadata-"
+
+// metadataOf is what the files of an upload are to be described by.
+func metadataOf(h http.Header) (map[string]string, error) {
+	var out map[string]string
+	for name, values := range h {
+		key, ours := strings.CutPrefix(name, metadataHeader)
+		if !ours {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[strings.ToLower(key)] = values[0]
+	}
+	return out, paths.CheckDescription(out)
 }
 
 // upload writes one file of raw bytes, or those of a form.
 func (a transfers) upload(w http.ResponseWriter, r *http.Request, q request) error {
 	if err := a.transfer(r, q); err != nil {
 		return err
-	}
-	for name := range r.Header {
-		if strings.HasPrefix(name, "X-Metadata-") {
-			return notSupported("metadata of files")
-		}
 	}
 	to := r.URL.Query().Get("path")
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -190,8 +206,20 @@ func (a transfers) write(r *http.Request, q request, name string, content io.Rea
 	if err != nil {
 		return uploaded{}, err
 	}
-	err = a.changeTree(r.Context(), q, audit.ActionFileWrite, to, []string{to}, func(t paths.Tree) (int64, error) { return t.Write(r.Context(), to, content) })
-	return uploaded{Name: path.Base(to), Path: shown(to), Type: "file"}, err
+	meta, err := metadataOf(r.Header)
+	if err == nil && meta != nil && !ofThread(to) {
+		err = notSupported("metadata of files outside " + homeDir)
+	}
+	if err != nil {
+		return uploaded{}, err
+	}
+	err = a.changeTree(r.Context(), q, audit.ActionFileWrite, to, []string{to}, func(t paths.Tree) (int64, error) {
+		if own, ok := t.(threadTree); ok {
+			return own.writeDescribed(r.Context(), to, content, meta)
+		}
+		return t.Write(r.Context(), to, content)
+	})
+	return uploaded{Name: path.Base(to), Path: shown(to), Type: "file", Metadata: meta}, err
 }
 
 // arriving sets the kind of errors of a body that does not arrive whole.

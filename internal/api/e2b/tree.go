@@ -29,7 +29,12 @@ func (t threadTree) Read(_ context.Context, at string, w io.Writer) error {
 }
 
 func (t threadTree) Write(ctx context.Context, at string, r io.Reader) (int64, error) {
-	w, err := t.files.Write(ctx, at, r, false)
+	return t.writeDescribed(ctx, at, r, nil)
+}
+
+// writeDescribed is Write with metadata.
+func (t threadTree) writeDescribed(ctx context.Context, at string, r io.Reader, described map[string]string) (int64, error) {
+	w, err := t.files.WriteDescribed(ctx, at, r, described)
 	return w.Added, err
 }
 

@@ -64,7 +64,7 @@ func (a *Adapter) events(ctx context.Context, q request, at string, changes []pa
 			if err != nil {
 				return nil // it is gone again
 			}
-			return entryInfo(e)
+			return described(t, e)
 		})
 		return nil
 	})

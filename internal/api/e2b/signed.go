@@ -1,0 +1,128 @@
+package e2b
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// A signed URL is one that an SDK makes by itself, for a client that has no key: a digest of what it allows and of the
+// sandbox's token, which is the key of who asked about the sandbox, with its name. So the URL is worth what that key is worth
+// when it is used, and no longer.
+
+const (
+	signatureParam, expirationParam = "signature", "signature_expiration"
+	signaturePrefix                 = "v1_"
+	// maxTokens bounds the tokens of a sandbox that are remembered: those that asked about it last.
+	maxTokens = 4
+)
+
+// admit finds the sandbox and the key that a signed URL stands for, and puts both where every request has them. The signature
+// goes away, so that another server that answers does not look for it. What is not good stays, for badSignature.
+func (a *Adapter) admit(r *http.Request) {
+	v := r.URL.Query()
+	if r.URL.Path != filesPath || !v.Has(signatureParam) {
+		return
+	}
+	for _, name := range []string{sandboxHeader, "X-API-Key", "Authorization"} {
+		r.Header.Del(name)
+	}
+	operation := "read"
+	if r.Method == http.MethodPost {
+		operation = "write"
+	}
+	if expired(v) || len(v.Get("path")) > maxPath || len(v.Get("username")) > maxPath {
+		return
+	}
+	thread, key, ok := a.known.signed(v.Get("path")+":"+operation+":"+v.Get("username")+":", v.Get(expirationParam), v.Get(signatureParam))
+	if !ok {
+		return
+	}
+	r.Header.Set(sandboxHeader, thread)
+	if key != "" {
+		r.Header.Set("X-API-Key", key)
+	}
+	v.Del(signatureParam)
+	v.Del(expirationParam)
+	u := *r.URL
+	u.RawQuery = v.Encode()
+	r.URL = &u
+}
+
+// expired reports whether the time of a signed URL is over, or is no time. One without lasts as long as its sandbox.
+func expired(v url.Values) bool {
+	if !v.Has(expirationParam) {
+		return false
+	}
+	at, err := strconv.ParseInt(v.Get(expirationParam), 10, 64)
+	return err != nil || time.Now().Unix() > at
+}
+
+// badSignature says why a signed URL is refused, in E2B's words.
+func badSignature(v url.Values) error {
+	if expired(v) {
+		return sandbox.Errorf(sandbox.Unauthorized, "signature is already expired")
+	}
+	return sandbox.Errorf(sandbox.Unauthorized, "invalid signature")
+}
+
+// signed finds the sandbox with a token by which a signature is good, and the key in that token. Only sandboxes that clients asked
+// this server about are found. They differ in the end of what is signed, so that its head counts once for all.
+func (k *knownSandboxes) signed(head, expiration, signature string) (thread, key string, ok bool) {
+	encoded, ok := strings.CutPrefix(signature, signaturePrefix)
+	want, err := base64.RawStdEncoding.DecodeString(encoded)
+	if !ok || err != nil || len(want) != sha256.Size {
+		return "", "", false
+	}
+	if expiration != "" {
+		expiration = ":" + expiration
+	}
+	begun := sha256.New()
+	_, _ = begun.Write([]byte(head)) // never fails
+	state, err := begun.(encoding.BinaryMarshaler).MarshalBinary()
+	if err != nil {
+		return "", "", false
+	}
+	for t, tokens := range k.tokens() {
+		for _, token := range tokens {
+			h := sha256.New()
+			_ = h.(encoding.BinaryUnmarshaler).UnmarshalBinary(state) // it is ours
+			_, _ = h.Write([]byte(token + expiration))
+			if subtle.ConstantTimeCompare(h.Sum(nil), want) == 1 {
+				return t.ID, credential(token), true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// tokens are those of all sandboxes that are known.
+func (k *knownSandboxes) tokens() map[sandbox.Thread][]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make(map[sandbox.Thread][]string, len(k.by))
+	for t, s := range k.by {
+		out[t] = slices.Clone(s.tokens)
+	}
+	return out
+}
+
+// remember notes the token with which a client asked about the sandbox. The caller holds mu.
+func (s *known) remember(token string) {
+	if token == "" || slices.Contains(s.tokens, token) {
+		return
+	}
+	s.tokens = append(s.tokens, token)
+	if len(s.tokens) > maxTokens {
+		s.tokens = slices.Delete(s.tokens, 0, 1)
+	}
+}
