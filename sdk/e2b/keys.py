@@ -1,6 +1,8 @@
 """E2B's own Python SDK against a server that wants keys ($RED and $BLUE, of two tenants): without one nothing works, and each shows what is its own."""
 
 import os
+import urllib.error
+import urllib.request
 
 from e2b import AuthenticationException, NotFoundException
 from e2b_code_interpreter import Sandbox
@@ -31,6 +33,11 @@ try:
     assert not Sandbox.kill(box.sandbox_id, api_key=BLUE)
     assert [s.sandbox_id for s in Sandbox.list(api_key=RED).next_items()] == [box.sandbox_id]
     assert Sandbox.connect(box.sandbox_id, api_key=RED).files.read("ink.txt") == "red"
+    # A signed URL stands for the key, and for nothing else.
+    signed = box.download_url("ink.txt", "user", 60)
+    with urllib.request.urlopen(signed) as answer:
+        assert answer.read() == b"red"
+    raises(urllib.error.HTTPError, lambda: urllib.request.urlopen(signed.replace("ink.txt", "other.txt")))
 finally:
     assert box.kill()
 print("done")

@@ -1,10 +1,13 @@
 """E2B's own Python SDKs, as they are on PyPI, against a server with real containers: only the variables of test.sh point them there."""
 
 import asyncio
+import datetime
 import os
 import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 from e2b import AsyncSandbox, CommandExitException, NotFoundException, PtySize, SandboxException, SandboxQuery, SandboxState, Template, TimeoutException
 from e2b import Sandbox as Plain
@@ -109,6 +112,39 @@ class SDK(unittest.TestCase):
         boxes[0].pause()
         states = [SandboxQuery(metadata={"list": MINE}, state=[state]) for state in (SandboxState.PAUSED, SandboxState.RUNNING)]
         self.assertEqual([len(Plain.list(query=query).next_items()) for query in states], [1, 2])
+
+    def test_signed_urls(self):
+        """A URL that the SDK signs needs no key, and is of one file until its time is over."""
+        self.box.files.write("signed here.txt", "signed")
+        for path in "signed here.txt", "/home/user/signed here.txt":
+            with urllib.request.urlopen(self.box.download_url(path, "user", 60)) as answer:
+                self.assertEqual(answer.read(), b"signed")
+        upload = urllib.request.Request(self.box.upload_url("sent.txt", "user", 60), b"sent", {"Content-Type": "application/octet-stream"})
+        urllib.request.urlopen(upload).close()
+        self.assertEqual(self.box.files.read("sent.txt"), "sent")
+        good = self.box.download_url("signed here.txt", "user", 60)
+        for bad in self.box.download_url("signed here.txt", "user", use_signature_expiration=-60), good.replace("signed%20here", "sent"):
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(bad)
+            self.assertEqual(refused.exception.code, 401)
+            refused.exception.close()
+
+    def test_metadata_of_files(self):
+        self.box.files.write("described.txt", "x", metadata={"author": "me"})
+        self.assertEqual(self.box.files.get_info("described.txt").metadata, {"author": "me"})
+        read = "import os; print(os.getxattr('described.txt', 'user.e2b.author').decode()); os.setxattr('described.txt', 'user.e2b.seen', b'1')"
+        self.assertEqual(self.box.commands.run(f'python3 -c "{read}"').stdout, "me\n")
+        self.assertEqual(self.box.files.rename("described.txt", "moved.txt").metadata, {"author": "me", "seen": "1"})
+        self.assertIsNone(self.box.files.write("moved.txt", "y").metadata)
+
+    def test_metrics(self):
+        self.box.files.write("weight.bin", b"x" * (1 << 20))
+        one = self.box.get_metrics()[-1]
+        self.assertGreater(one.mem_used, 1 << 20)
+        self.assertGreaterEqual(one.disk_used, 1 << 20)
+        self.assertTrue(one.mem_total > one.mem_used and one.disk_total > one.disk_used and 0 <= one.cpu_used_pct <= 100, one)
+        old = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+        self.assertEqual(self.box.get_metrics(end=old), [])
 
     def test_templates(self):
         self.assertTrue(Template.exists("code-interpreter-v1"))
@@ -275,8 +311,6 @@ class SDK(unittest.TestCase):
     def test_refused(self):
         with self.assertRaisesRegex(SandboxException, "not supported: snapshots"):
             self.box.create_snapshot()
-        with self.assertRaisesRegex(SandboxException, "not supported: metrics"):
-            self.box.get_metrics()
         with self.assertRaisesRegex(SandboxException, "not supported: user root"):
             self.box.commands.run("id", user="root")
 
