@@ -24,6 +24,7 @@
 #   foreign     skills, plugins and MCP servers of others, from npm and PyPI, run as their authors document
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 #   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
+#   suites      the tests of E2B's own SDKs, from GitHub by digest, only in "all": sdk/e2b/suites/test.sh
 #   machine     on a Debian with systemd and cgroup v2 in qemu, only in "all": test/machine/README.md
 #   kubernetes  on a real cluster: the Helm chart, the attacks in pods, the driver's suite: scripts/e2e-kubernetes.sh
 set -uo pipefail
@@ -251,6 +252,11 @@ show_rest chaos
 rest kubernetes "./internal/e2e/kubernetes ./internal/attack ./internal/driver/kubernetes ./cmd/..." "$product deploy test/cluster" \
   scripts/kubernetes.sh scripts/e2e-kubernetes.sh
 show_rest kubernetes
+# Never in CI, which has no way to the archives. The images of the tier images are there by now.
+if [ "$wanted" = all ]; then
+  tier suites scripts/clients.sh e2b/suites
+  show suites
+fi
 # Never in CI: without KVM it takes longer than all else, and a busy machine makes it longer still.
 # shellcheck disable=SC2317 # called by tier
 machine() { scripts/install.sh machine && test/machine/check.sh; }
