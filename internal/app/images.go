@@ -17,7 +17,7 @@ const baseImage = "base"
 // importTime bounds one import. An image of 1.4 GB takes half a minute on a disk of 100 MB/s.
 const importTime = 10 * time.Minute
 
-// importing copies the image of a template into the driver's own store: now, when a server is of no use without it,
+// importing makes the image of a template of what the images folder has: now, when a server is of no use without it,
 // else at the first start of a sandbox, by what it returns. Nil: it is there, or there is nothing to copy.
 func (r *templateReader) importing(ctx context.Context, store driver.ImageStore, t template.Template, image string) (func(context.Context) error, error) {
 	if t.Name == r.cfg.DefaultTemplate || t.Image.OCI == baseImage {
@@ -73,8 +73,8 @@ func (i *imageImport) wait(ctx context.Context) error {
 	}
 }
 
-// importImage copies what the images folder has of a template into the driver's own store, when it is
-// not there or is another by now. A template without any uses what is in the store.
+// importImage hands the driver what the images folder has of a template, when the driver has not made an image of it
+// yet, or it is another by now. A template without any uses the image that the driver has.
 func (r *templateReader) importImage(ctx context.Context, store driver.ImageStore, t template.Template, image string) error {
 	for _, source := range t.ImageSources(r.cfg.Images) {
 		if _, err := os.Stat(source); err != nil {

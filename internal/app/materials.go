@@ -84,17 +84,17 @@ func (r *templateReader) read(ctx context.Context) (map[string]instance.Template
 			r.log.Warn("template left out: it has no image for this driver", "template", t.Name, "driver", caps.Name)
 			continue
 		}
-		if _, err := os.Stat(image); caps.HostRootfs && image != "" && err != nil {
-			r.log.Warn("the template's image is not unpacked here", "template", t.Name, "missing", image)
-			if t.Image.OCI == baseImage { // what is in it, most hosts have
-				r.log.Warn("using the host's own /usr", "template", t.Name)
-				image = ""
-			}
-		}
 		made := instance.Template{Template: t.Vocabulary(), Image: image}
 		if store, ok := r.driver.(driver.ImageStore); ok {
 			if made.Prepare, err = r.importing(ctx, store, t, image); err != nil {
 				return nil, fmt.Errorf("template %s: %w", t.Name, err)
+			}
+		}
+		if caps.HostRootfs && image != "" && !r.onDisk(t) {
+			r.log.Warn("the template's image is not here", "template", t.Name, "missing", image)
+			if t.Image.OCI == baseImage { // what is in it, most hosts have
+				r.log.Warn("using the host's own /usr", "template", t.Name)
+				made.Image = ""
 			}
 		}
 		all[t.Name] = made
@@ -103,6 +103,11 @@ func (r *templateReader) read(ctx context.Context) (map[string]instance.Template
 		return nil, fmt.Errorf("default_template: there is no template %q for the driver %s", r.cfg.DefaultTemplate, caps.Name)
 	}
 	return all, checkE2BTemplates(r.cfg.E2B.Templates, all, caps.Name)
+}
+
+// onDisk reports whether a template's image is in the images folder, unpacked or as an archive.
+func (r *templateReader) onDisk(t template.Template) bool {
+	return slices.ContainsFunc(t.ImageSources(r.cfg.Images), func(path string) bool { _, err := os.Stat(path); return err == nil })
 }
 
 // checkE2BTemplates refuses a name that stands for a template that is not there.

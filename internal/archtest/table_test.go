@@ -95,7 +95,7 @@ var table = []row{
 	{"internal/driver/kubernetes", "sandbox driver driver/engine/events driver/engine/hardening driver/engine/idlock driver/engine/tunnels platform/anchor platform/buildinfo platform/confine sidecar sidecar/pki platform/retry", "a driver knows its contract and its tunnel, never another driver"},
 	{"internal/driver/memory", driverOurs + " driver/engine/events sandboxapi/link platform/retry", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
 	{"internal/driver/remote", "sandbox driver driver/engine/events driver/engine/hardening driver/engine/tunnels api/e2b/envd/process api/e2b/envd/process/processconnect platform/buildinfo platform/confine platform/lockedfile platform/retry sidecar sidecar/nest sidecar/pki sidecar/pod", "a driver knows its contract and its tunnel, never another driver; of E2B's API it knows the generated messages"},
-	{"internal/driver/oci", driverOurs + " driver/engine/runtimes driver/engine/freeze driver/engine/cgroup driver/engine/ociconfig driver/engine/procid", "a driver knows its contract, never another driver"},
+	{"internal/driver/oci", driverOurs + " driver/engine/runtimes driver/engine/freeze driver/engine/cgroup driver/engine/ociconfig driver/engine/procid platform/lockedfile", "a driver knows its contract, never another driver"},
 
 	{"internal/sandboxd", "sandbox platform/buildinfo sandboxapi/... sandboxd/... platform/retry", "the daemon in the sandbox stays small and knows no server"},
 	{"internal/sandboxd/files", "", "files know no protocol"},

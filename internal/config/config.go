@@ -56,7 +56,7 @@ type Config struct {
 	Templates string `yaml:"templates"`
 	// DefaultTemplate is what a thread gets that asks for none.
 	DefaultTemplate string `yaml:"default_template"`
-	// Images is where the oci driver finds unpacked images: <images>/<name>/rootfs.
+	// Images is where the drivers oci and containerd find images: <images>/<name>/rootfs, and archives <images>/<name>/image.tar.
 	Images string `yaml:"images"`
 	// Skills is the folder that holds public/; empty: the skills that are compiled in.
 	Skills string `yaml:"skills"`

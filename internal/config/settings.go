@@ -50,7 +50,7 @@ var sections = []Section{
 		{"containerd.namespace", "Namespace of the sandboxes and their images.", ""},
 		{"containerd.pull", "Pulls a missing image from its registry, without credentials.", ""},
 		{"cgroup_parent", "Cgroup that holds those of all sandboxes, such as `skerry.slice/skerry-sandboxes.service`. With Docker, an engine that has systemd make cgroups takes the name of a slice.", "the root, beside the host's services"},
-		{"images", "Folder of unpacked images for the drivers oci and containerd, and of archives for containerd.", ""},
+		{"images", "Folder of images for the drivers oci and containerd: `<name>/image.tar`, an archive, or `<name>/rootfs`, unpacked.", ""},
 	}},
 	{"Kubernetes", "For the driver kubernetes: see [Kubernetes](kubernetes.md) for when to set what.", []Setting{
 		{"kubernetes.kubeconfig", "File that says where the API server is.", "the service account of the server's own pod"},

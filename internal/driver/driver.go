@@ -137,12 +137,13 @@ type ImageTeller interface {
 	ImageNow(ctx context.Context, image string) (string, error)
 }
 
-// ImageStore is a driver whose images lie in a store of the engine's that is apart from every other.
+// ImageStore is a driver that makes images of archives.
 type ImageStore interface {
-	// ImportImage makes the image of a reference from source, an absolute path on this host: an archive
+	// ImportImage makes the image that Spec.Image names from source, an absolute path on this host: an archive
 	// in the format of OCI or of "docker save", or the folder of an unpacked root file system. imported is
-	// false when that was done before and source is still the same. NotFound: there is no such source.
-	ImportImage(ctx context.Context, ref, source string) (imported bool, err error)
+	// false when that was done before and source is still the same, or when the image is a folder that the driver
+	// did not make. NotFound: there is no such source.
+	ImportImage(ctx context.Context, image, source string) (imported bool, err error)
 }
 
 // Existing answers a Create whose sandbox is there.

@@ -210,7 +210,7 @@ const (
 	InEngine  Home = iota // a container engine on this host
 	InCluster             // nodes of a cluster, which pull them
 	AtService             // the service whose sandboxes they are
-	InFolder              // folders of this host: the driver unpacks nothing by itself
+	InFolder              // folders of this host, into which the driver unpacks archives
 )
 
 // ImageFor is what sandbox.Spec.Image wants: a folder or a reference. ok is false when the template has none for drivers

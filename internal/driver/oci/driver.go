@@ -42,6 +42,7 @@ type Options struct {
 
 // Driver implements driver.Driver, driver.Pauser, driver.Weigher and driver.Meter.
 type Driver struct {
+	archives
 	root     string
 	cgroups  cgroup.Parent
 	probe    string
@@ -65,6 +66,7 @@ var (
 	_ driver.Weigher     = (*Driver)(nil)
 	_ driver.Meter       = (*Driver)(nil)
 	_ driver.ImageTeller = (*Driver)(nil)
+	_ driver.ImageStore  = (*Driver)(nil)
 )
 
 // New makes a driver on the state in opts.Root, and clears away what a server left that died while
