@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')
 
 .DEFAULT_GOAL := help
 IMAGES ?= base
-.PHONY: help build docs demo test test-all test-machine check bench chaos e2e-kubernetes images images-test run generate fuzz
+.PHONY: help build docs demo test test-all test-machine check bench chaos e2e-kubernetes images images-test run generate fuzz release release-test
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,12 @@ redis-away: ## ten minutes without Redis while execs run, thrice at the same tim
 
 generate: ## make the generated code again
 	@scripts/generate.sh
+
+release: ## all files of a release in dist/: programs, packages, images, clients, chart (SIGNING_KEY=key.pem VERSION=0.2.0 IMAGES="base data office")
+	@scripts/release.sh
+
+release-test: ## make a release with the image base, install it on fresh Debians and as an rpm, and run a first exec
+	@test/release/check.sh
 
 docs: ## the documentation as a site in bin/site, with search; fails when a link leads nowhere
 	@scripts/docs.sh

@@ -22,6 +22,8 @@
 #     helm     Helm and kubeconform, from their Go modules
 #     machine  qemu and what makes the disk of a machine with systemd, from Debian
 #     linters  golangci-lint, from its Go module
+#     release  what makes and tries a release: goreleaser and nfpm, from their Go modules; rpm, jq and qemu's user
+#              mode, from Debian
 #     rust     what the tests of the Rust crate need besides cargo: OpenSSH, from Debian
 #
 # Debian packages and runsc go where Debian puts them, all else into $SKERRY_CACHE (default
@@ -153,6 +155,15 @@ build_linters() {
   printf '%s\n' "$golangci" >"$cache/bin/golangci-lint.stamp"
 }
 
+# The newest that build: later ones need a module that the proxy does not serve, or a newer Go.
+release_tools=(github.com/goreleaser/goreleaser/v2@v2.15.0 github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2)
+
+build_release() {
+  local tool
+  for tool in "${release_tools[@]}"; do CGO_ENABLED=0 GOBIN=$cache/bin go install "$tool" || return; done
+  printf '%s\n' "${release_tools[*]}" >"$cache/bin/release.stamp"
+}
+
 llm_sandbox='llm-sandbox[docker]==0.3.46'
 
 fetch_rivals() {
@@ -250,6 +261,10 @@ for what in "$@"; do
   helm) stamped "$cache/bin/helm.stamp" "$helm $kubeconform" || step helm "Helm and kubeconform, from their Go modules (2 to 4 minutes)" build_helm ;;
   machine) debian machine qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap ssh-keygen=openssh-client mke2fs=e2fsprogs ;;
   rust) debian rust ssh-keygen=openssh-client ssh-agent=openssh-client ;;
+  release)
+    debian release rpm=rpm qemu-aarch64-static=qemu-user-static mmdebstrap=mmdebstrap jq=jq openssl=openssl
+    stamped "$cache/bin/release.stamp" "${release_tools[*]}" || step release "goreleaser and nfpm, from their Go modules (3 to 6 minutes)" build_release
+    ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
   *) die "unknown: $what" ;;
   esac

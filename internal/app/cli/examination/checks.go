@@ -444,13 +444,13 @@ func (e templateChecks) template(ctx context.Context, r *doctor.Report, p *app.S
 	}
 	switch {
 	case sandbox.KindOf(err) == sandbox.NotFound:
-		add(t.Name, "make images IMAGES="+t.Image.OCI+" makes that of a built-in template; docker pull fetches others", "its image %s is not there: %s", image, err)
+		add(t.Name, "the package skerry-image-"+t.Image.OCI+", or make images IMAGES="+t.Image.OCI+", has that of a built-in template; docker pull fetches others", "its image %s is not there: %s", image, err)
 	case err != nil:
 		add(t.Name, "look at the lines of driver and runtime, and whether the image has the right architecture", "a sandbox of %s does not work: %s", image, err)
 	case strings.TrimSpace(string(out)) != "there":
 		r.OK(t.Name, "%s; sandboxd runs in it, %s to start; it has no shell", image, took)
 	case made.Image == "" && t.Image.OCI != template.HostImage:
-		r.Warn(t.Name, "make images unpacks it into "+e.cfg.Images, "its image is not unpacked here; sandboxes see the programs of this host's /usr. sandboxd runs in it")
+		r.Warn(t.Name, "install the package skerry-image-"+t.Image.OCI+", or make images unpacks it into "+e.cfg.Images, "its image is not unpacked here; sandboxes see the programs of this host's /usr. sandboxd runs in it")
 	default:
 		r.OK(t.Name, "%s; sandboxd runs in it, %s for a start, a command and the end", image, took)
 	}
