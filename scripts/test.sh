@@ -22,6 +22,7 @@
 #   templates   runs the tests of these images
 #   attack      go test of the attacks
 #   foreign     skills, plugins and MCP servers of others, from npm and PyPI, run as their authors document
+#   release     makes a release and installs it on fresh Debians: test/release/check.sh
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 #   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
 #   suites      the tests of E2B's own SDKs, from GitHub by digest, only in "all": sdk/e2b/suites/test.sh
@@ -232,6 +233,7 @@ show drivers
   rest python "./cmd/... ./sdk/packs/conformance" "$product sdk/python docs" sdk/python/test.sh
   rest clients "./cmd/... ./sdk/..." "$product sdk docs" scripts/clients.sh
   rest templates "./internal/e2e ./cmd/..." "$product" go test -race -count=1 -timeout 30m -run "$templates" ./internal/e2e
+  rest release "./cmd/..." "$product deploy sdk test/release docs/skerry.example.yaml .goreleaser.yaml" test/release/check.sh
   rest attack "./internal/attack/... ./cmd/..." "$product" go test -race -count=1 -p 1 -timeout 30m $(of "$attack")
 } &
 beside=$!
@@ -243,6 +245,7 @@ wait $beside
 show_rest python
 show_rest clients
 show_rest templates
+show_rest release
 show_rest attack
 show_rest foreign
 # After the others: it keeps both cores busy, and waits for what it kills to come back.
