@@ -124,6 +124,7 @@ TESTED = [
     ("`skerry.ag2`", "ag2", "", "`test_ag2.py`"),
     ("`skerry.openai_agents`", "openai-agents", "", "`test_openai_agents.py`, in a venv of its own"),
     ("`skerry.inspect`", "inspect-ai", "", "`test_inspect.py`, with all of Inspect's own checks of a sandbox"),
+    ("`skerry.claude`", "anthropic", "", "`test_claude.py`, with a control plane of the test's own"),
     ("`skerry.autogen`", "autogen-core", "", "`test_autogen.py`, in a venv of its own"),
     ("`examples/drive_to_crm`", "langgraph-checkpoint-sqlite", "any", "`test_langgraph.py`, in two processes"),
 ]

@@ -8,6 +8,7 @@ import contextlib
 import io
 import itertools
 import json
+import re
 import tarfile
 import uuid
 from collections.abc import AsyncIterator
@@ -22,7 +23,7 @@ from anthropic.lib.tools.agent_toolset import AgentToolContext
 
 from skerry import AsyncClient
 from skerry.claude import MAX_OUTPUT, SkerryWorker, session_tools, thread_of
-from tests.conftest import Server
+from tests.conftest import ROOT, Server
 
 WHEN = "2026-01-01T00:00:00Z"
 ENVIRONMENT = "env_test"
@@ -61,7 +62,7 @@ class ControlPlane:
             case ["environments", _, "work", "poll"]:
                 if not self.waiting:
                     await asyncio.sleep(0.05)
-                    return httpx.Response(200, json=None)
+                    return httpx.Response(200, content=b"null", headers={"content-type": "application/json"})
                 return httpx.Response(200, json=self.work(self.waiting.pop(0), "queued"))
             case ["environments", _, "work", work, "ack"]:
                 return httpx.Response(200, json=self.work(work.removeprefix("work_"), "starting"))
@@ -230,6 +231,27 @@ async def test_media(tools: dict[str, Any]) -> None:
     (block,) = await tools["read"].call({"file_path": "p.png"})
     assert block["source"] == {"type": "base64", "media_type": "image/png", "data": base64.b64encode(picture).decode()}
     assert "view_range" in await refused(tools["read"], file_path="z")
+
+
+async def test_docs(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of the page serves a session."""
+    (block,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "claude.md").read_text(), re.M | re.S)
+    session = f"sesn_{uuid.uuid4().hex}"
+    plane = ControlPlane({session: [("bash", {"command": "echo served"})]}, {})
+    monkeypatch.setattr("anthropic.AsyncAnthropic", plane.client)
+    for name, value in {"SKERRY_SERVER": server.url, "ANTHROPIC_ENVIRONMENT_ID": ENVIRONMENT, "ANTHROPIC_ENVIRONMENT_KEY": KEY}.items():
+        monkeypatch.setenv(name, value)
+    names: dict[str, Any] = {}
+    exec(compile(block, "docs/claude.md", "exec"), names)
+    running = asyncio.create_task(names["main"]())
+    try:
+        async with asyncio.timeout(60):
+            await plane.stopped[session].wait()
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    assert text_of(plane.results[session][0]) == "served"
 
 
 def test_wrong_options() -> None:

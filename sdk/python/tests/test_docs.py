@@ -108,12 +108,13 @@ def test_accepted_versions_are_those_of_the_package() -> None:
             "autogen",
             "openai_agents",
             "inspect",
+            "claude",
             "packs/__init__",
             "packs/_credentials",
         )
         for r in re.findall(r'^ *require\("skerry\.(\w+)", "(.+)", "(.+)", "(.+)"\)', (source / f"src/skerry/{name}.py").read_text(), re.M)
     ]
-    assert len(required) == 13
+    assert len(required) == 14
     for extra, package, least, below in required:
         (line,) = re.findall(rf"^{extra.replace('_', '-')} = (.*)$", project, re.M)
         assert f'"{package}>={least},<{below}"' in line
