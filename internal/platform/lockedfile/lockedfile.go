@@ -24,7 +24,12 @@ const racyTime = 50 * time.Millisecond
 
 // Racy says that the file was changed so shortly before now, when it was looked at, that a later change may bear
 // the same stamp: its text must be read again to be sure.
-func (s Stamp) Racy(now time.Time) bool { return s.exists && now.Sub(s.changed) < racyTime }
+func (s Stamp) Racy(now time.Time) bool { return s.ChangedWithin(racyTime, now) }
+
+// ChangedWithin says that there is a file, and that it was changed no longer ago than d before now.
+func (s Stamp) ChangedWithin(d time.Duration, now time.Time) bool {
+	return s.exists && now.Sub(s.changed) < d
+}
 
 // Stat returns the stamp of a file without reading it.
 func Stat(path string) (Stamp, error) {

@@ -23,11 +23,15 @@ type File struct {
 
 	mu     sync.Mutex
 	seen   lockedfile.Stamp
-	racy   bool // the file was written so shortly before it was read that its stamp proves little
+	again  bool // the next look reads the file even if its stamp is the same
 	text   []byte
 	config *Set  // the last good one
 	err    error // why the file as it is now is not in force
 }
+
+// writeTime is how long an empty file may be one that is being written: who writes in place empties it first, and may
+// then wait for a core.
+const writeTime = 2 * time.Second
 
 // NewFile follows the file at a path, whose writer is files.
 func NewFile(path string, files *extensions.Files, log *slog.Logger) *File {
@@ -40,7 +44,7 @@ func (f *File) Check(now time.Time) (cfg *Set, changed bool) {
 	defer f.mu.Unlock()
 	if f.config == nil {
 		f.config = noServers
-	} else if s, err := lockedfile.Stat(f.path); err == nil && s == f.seen && !f.racy {
+	} else if s, err := lockedfile.Stat(f.path); err == nil && s == f.seen && !f.again {
 		return f.config, false
 	}
 	return f.read(now)
@@ -49,12 +53,13 @@ func (f *File) Check(now time.Time) (cfg *Set, changed bool) {
 func (f *File) read(now time.Time) (cfg *Set, changed bool) {
 	before := f.err
 	s, text, err := lockedfile.Read(f.path, MaxBytes)
-	f.seen, f.racy = s, s.Racy(now)
+	f.seen, f.again = s, s.Racy(now)
 	if err == nil && f.err == nil && bytes.Equal(text, f.text) {
 		return f.config, false
 	}
-	if err == nil && f.racy && len(bytes.TrimSpace(text)) == 0 && len(f.config.List) > 0 {
-		return f.config, false // it is being written: who writes in place empties it first
+	if err == nil && s.ChangedWithin(writeTime, now) && len(bytes.TrimSpace(text)) == 0 && len(f.config.List) > 0 {
+		f.again = true
+		return f.config, false
 	}
 	var parsed *Set
 	if err == nil {
