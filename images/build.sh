@@ -88,14 +88,14 @@ make() {
   loudly "Debian's packages, and what belongs to them" inside "$root" /run/images/install.sh "$name"
   : >"$root/etc/resolv.conf"
   chmod 0755 "$root"
-  # A sandbox that runs keeps the tree it was started from, under whatever name: trees that none
-  # uses any more are taken away, now or by a later build.
+  # A sandbox that runs keeps the tree it was started from. A bind mount names it as it is called now, an overlay as
+  # it was called then: while any names the place, no old tree is taken away, but by a later build.
   rm -f "$out/stamp"
   [ ! -e "$out/rootfs" ] || mv "$out/rootfs" "$(mktemp -d "$out/.old-XXXXXX")/rootfs"
   mv "$root" "$out/rootfs"
   echo "$2" >"$out/stamp"
   for old in "$out"/.old-*; do
-    [ ! -d "$old" ] || grep -qsF "${old##*/}" /proc/[0-9]*/mountinfo || rm -rf "$old"
+    [ ! -d "$old" ] || grep -qsF -e "${old##*/}" -e "$out/rootfs" /proc/[0-9]*/mountinfo || rm -rf "$old"
   done
   rm -rf "$stage"
   stage=

@@ -29,8 +29,11 @@ const (
 // admit finds the sandbox and the key that a signed URL stands for, and puts both where every request has them. The signature
 // goes away, so that another server that answers does not look for it. What is not good stays, for badSignature.
 func (a *Adapter) admit(r *http.Request) {
+	if r.URL.Path != filesPath {
+		return
+	}
 	v := r.URL.Query()
-	if r.URL.Path != filesPath || !v.Has(signatureParam) {
+	if !v.Has(signatureParam) {
 		return
 	}
 	for _, name := range []string{sandboxHeader, "X-API-Key", "Authorization"} {

@@ -165,9 +165,6 @@ func likeBefore(temp *os.File, path string) error {
 	return likeOwner(temp, info)
 }
 
-// SyncDir makes the names in a folder durable.
-func SyncDir(path string) error { return syncDir(path) }
-
 // Later returns the stamp of the two whose file changed later, with the sizes of both: of all files of a
 // folder it changes when one of them does.
 func (s Stamp) Later(t Stamp) Stamp {

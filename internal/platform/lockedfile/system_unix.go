@@ -57,7 +57,8 @@ func withChange(s Stamp, info fs.FileInfo) Stamp {
 	return s
 }
 
-func syncDir(path string) error {
+// SyncDir makes the names in a folder durable.
+func SyncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err

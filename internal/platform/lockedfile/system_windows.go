@@ -43,5 +43,5 @@ func likeOwner(*os.File, fs.FileInfo) error { return nil }
 // withChange leaves a stamp as it is: Windows tells when a file was written, and no inode.
 func withChange(s Stamp, _ fs.FileInfo) Stamp { return s }
 
-// syncDir does nothing: Windows syncs no folders.
-func syncDir(string) error { return nil }
+// SyncDir does nothing: Windows syncs no folders.
+func SyncDir(string) error { return nil }

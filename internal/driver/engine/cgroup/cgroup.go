@@ -115,7 +115,7 @@ func Exists(group string) bool {
 type Used struct {
 	CPU     time.Duration // how long they ran
 	Refused uint64        // new processes that the group's limit did not let be
-	Memory  int64         // bytes that they have now, with the cache of their files
+	Memory  int64         // bytes that they have now, with the cache of their files; 0 where no controller counts them
 }
 
 // Usage reads it. fs.ErrNotExist: this process does not see the group.
@@ -132,7 +132,9 @@ func Usage(group string) (u Used, err error) {
 	if v1 {
 		file = "memory.usage_in_bytes"
 	}
-	u.Memory, err = number(filepath.Join(mount, group, file))
+	if u.Memory, err = number(filepath.Join(mount, group, file)); errors.Is(err, fs.ErrNotExist) {
+		err = nil // the group is there, as was seen above
+	}
 	return u, err
 }
 
