@@ -40,6 +40,8 @@ mkdir -p /mnt/user-data /mnt/skills /mnt/plugins /mnt/code-api /home/agent /run/
 # Where programs that were written for other sandboxes look for their files.
 ln -sfn /mnt/user-data/workspace /home/user
 ln -sfn /mnt/user-data/workspace /workspace
+ln -sfn /mnt/user-data/workspace/.memory /mnt/memory
+[ -L /var/tmp ] || { rm -rf /var/tmp && ln -s /tmp /var/tmp; }
 : >/opt/skerry/skerry-sandboxd
 rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* /var/cache/debconf/*-old /var/lib/dpkg/*-old /tmp/* /root/.[!.]* \
   /usr/share/man/* /usr/share/info/* /usr/share/locale/*

@@ -84,6 +84,10 @@ func TestAnyImage(t *testing.T) {
 				t.Errorf("%v: %+v, want %q", c.words, r, c.want)
 			}
 		}
+		// Docker cannot change an image.
+		if r := argv("/tool", "write", "/var/tmp/a"); strings.TrimSpace(r.Stdout) != map[bool]string{true: "refused", false: "written"}[o.driver == "docker"] {
+			t.Errorf("/var/tmp: %+v", r)
+		}
 		if r := argv("/tool", "write", "/var/data/a"); strings.TrimSpace(r.Stdout) != map[bool]string{true: "refused", false: "written"}[o.driver == "oci"] {
 			t.Errorf("the image's volume: %+v", r)
 		}

@@ -65,6 +65,7 @@ func TestWalls(t *testing.T) {
 			"no route":         {"tail -n +2 /proc/net/route | grep -v '^lo' | wc -l", "0"},
 			"no way out":       {"timeout 3 bash -c 'exec 3<>/dev/tcp/192.0.2.1/80' 2>/dev/null && echo out || echo no", "no"},
 			"no name":          {"timeout 3 getent hosts example.com >/dev/null && echo resolved || echo no", "no"},
+			"links":            {"echo tmp >/var/tmp/a && cat /tmp/a && mkdir -p .memory && echo memory >/mnt/memory/a && cat .memory/a && rm -r .memory", "tmp\nmemory"},
 			"root read-only":   {"touch /x /etc/x /usr/x 2>/dev/null && echo written || echo no", "no"},
 			"skills read-only": {"touch /mnt/skills/x /mnt/skills/public/x /mnt/code-api/x 2>/dev/null && echo written || echo no", "no"},
 			"sockets":          {"find / -path /proc -prune -o -type s -print 2>/dev/null | sort -u | tr '\\n' ' '", "/run/skerry/bridge.sock /run/skerry/control.sock"},

@@ -59,6 +59,25 @@ const (
 // WorkspaceLinks lead to WorkspaceDir in images of ours, for programs that look for their files there.
 var WorkspaceLinks = []string{"/home/user", "/workspace"}
 
+// MemoryDir is where a session of Claude's Managed Agents has what it remembers, and TmpDir what ends with the sandbox.
+const (
+	MemoryDir = WorkspaceDir + "/.memory"
+	TmpDir    = "/tmp"
+)
+
+// Link is a symbolic link of an image.
+type Link struct{ Name, Target string }
+
+// Links are those that images of ours have, and that some drivers make in others: WorkspaceLinks, and the places where
+// programs that were written for other sandboxes keep what they remember, and what is to outlast a command.
+func Links() []Link {
+	links := []Link{{"/mnt/memory", MemoryDir}, {"/var/tmp", TmpDir}}
+	for _, name := range WorkspaceLinks {
+		links = append(links, Link{name, WorkspaceDir})
+	}
+	return links
+}
+
 // InWorkspace is a clean path without a link of WorkspaceLinks at its beginning.
 func InWorkspace(name string) string {
 	for _, link := range WorkspaceLinks {

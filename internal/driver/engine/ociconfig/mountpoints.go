@@ -8,13 +8,15 @@ import (
 	"path"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // MakeMountPoints makes, in a root file system that lies in a folder of the host, the places of all mounts
 // that every sandbox has. A runtime makes what is missing by itself, but not in a user namespace, where the
-// root file system is not its own. Links lead to the workspace. NotSupported: the image leaves no room for one.
+// root file system is not its own. It also makes sandbox.Links. NotSupported: the image leaves no room for one.
 func MakeMountPoints(root *os.Root) error {
 	for _, target := range hardening.MountPoints() {
 		if err := makeFolder(root, target); err != nil {
@@ -30,18 +32,9 @@ func MakeMountPoints(root *os.Root) error {
 			return noRoom(err, target)
 		}
 	}
-	for _, link := range sandbox.WorkspaceLinks {
-		// What an image has there is its own.
-		if _, err := root.Lstat(link[1:]); !errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if dir := path.Dir(link); dir != "/" {
-			if err := makeFolder(root, dir); err != nil {
-				return noRoom(err, link)
-			}
-		}
-		if err := root.Symlink(sandbox.WorkspaceDir, link[1:]); err != nil {
-			return noRoom(err, link)
+	for _, link := range sandbox.Links() {
+		if err := makeLink(root, link); err != nil {
+			return noRoom(err, link.Name)
 		}
 	}
 	return nil
@@ -56,6 +49,10 @@ func MakeMountPointsOf(root *os.Root, spec sandbox.Spec, volumes []hardening.Tmp
 	}
 	var targets []string
 	for _, v := range volumes {
+		// A volume is the image's own word, so it goes before a link of ours.
+		if err := removeLink(root, v.Target); err != nil {
+			return noRoom(err, v.Target)
+		}
 		targets = append(targets, v.Target)
 	}
 	for _, m := range spec.Mounts {
@@ -95,6 +92,50 @@ func makeFolder(root *os.Root, target string) error {
 		err = fmt.Errorf("%s is not a folder", name)
 	}
 	return err
+}
+
+// makeLink makes a link, unless the image has something of its own there. Debian's images have an empty /var/tmp, which no
+// sandbox could write to: a link that leads to no files of the thread takes the place of an empty folder.
+func makeLink(root *os.Root, link sandbox.Link) error {
+	name := link.Name[1:]
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if dir := path.Dir(link.Name); dir != "/" {
+			if err := makeFolder(root, dir); err != nil {
+				return err
+			}
+		}
+	case err != nil:
+		return err
+	case !info.IsDir() || link.Target != sandbox.TmpDir:
+		return nil
+	default:
+		err := root.Remove(name)
+		if errors.Is(err, unix.ENOTEMPTY) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := root.Symlink(link.Target, name); !errors.Is(err, fs.ErrExist) { // another server has the same folder
+		return err
+	}
+	return nil
+}
+
+// removeLink removes a link that makeLink made.
+func removeLink(root *os.Root, target string) error {
+	for _, link := range sandbox.Links() {
+		if link.Name != target {
+			continue
+		}
+		if to, err := root.Readlink(target[1:]); err == nil && to == link.Target {
+			return root.Remove(target[1:])
+		}
+	}
+	return nil
 }
 
 func makeFile(root *os.Root, target string) error {
