@@ -9,12 +9,12 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -24,8 +24,6 @@ const (
 	maxBody = 72 << 20
 	// maxValues bounds what a body is decoded to. DeerFlow sends a few fields and the variables of a command.
 	maxValues = 10_000
-	// maxAnswer bounds what is kept of an answer of the API.
-	maxAnswer = 64 << 20
 	// bodyTime is how long the body of a request may take, and an answer.
 	bodyTime = 2 * time.Minute
 )
@@ -39,23 +37,6 @@ type exchange struct {
 	thread string          // of a sandbox's address
 }
 
-// request is one of the public API.
-type request struct {
-	method, path string
-	query        map[string]string
-	body         any    // is sent as JSON; []byte as it is
-	onBehalfOf   string // user
-}
-
-// answer is what the API says to a request.
-type answer struct {
-	w      http.ResponseWriter // DeerFlow's, for the deadlines of its connection
-	header http.Header
-	status int
-	body   bytes.Buffer
-	over   bool // there was more than maxAnswer
-}
-
 func (a *adapter) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -64,113 +45,39 @@ func (a *adapter) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	return &exchange{adapter: a, w: w, r: r, cred: auth.Credential{Source: host}}
 }
 
-// api makes a request of the API from DeerFlow's: it comes from the same address to the same host, with the same id.
-func (x *exchange) api(q request) (*http.Request, error) {
-	var body []byte
-	kind := "application/json"
-	switch b := q.body.(type) {
-	case nil:
-	case []byte:
-		body, kind = b, "application/octet-stream"
-	default:
-		var err error
-		if body, err = json.Marshal(b); err != nil {
-			return nil, sandbox.Wrap(sandbox.Internal, err, "the request cannot be written")
-		}
-	}
-	values := url.Values{}
-	for k, v := range q.query {
-		values.Set(k, v)
-	}
-	u := url.URL{Path: q.path, RawQuery: values.Encode()}
-	r, err := http.NewRequestWithContext(x.r.Context(), q.method, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, sandbox.Wrap(sandbox.Internal, err, "the request cannot be made")
-	}
-	r.Host, r.RemoteAddr, r.TLS, r.RequestURI = x.r.Host, x.r.RemoteAddr, x.r.TLS, u.String()
-	for _, name := range []string{"Origin", "User-Agent", "X-Request-Id", "Traceparent", "Tracestate"} {
-		if v, ok := x.r.Header[name]; ok {
-			r.Header[name] = v
-		}
-	}
-	r.Header.Set("Authorization", "Bearer "+x.cred.Secret)
-	if q.onBehalfOf != "" {
-		r.Header.Set("On-Behalf-Of", q.onBehalfOf)
-	}
-	if q.body != nil {
-		r.Header.Set("Content-Type", kind)
-	}
-	return r, nil
+func (x *exchange) caller() inprocess.Caller { return inprocess.Caller{API: x.API, W: x.w, R: x.r} }
+
+// with adds the key of the exchange to a request.
+func (x *exchange) with(q inprocess.Request) inprocess.Request {
+	q.Secret = x.cred.Secret
+	return q
 }
 
-// call sends a request to the API and waits for its answer.
-func (x *exchange) call(q request) (*answer, error) {
-	r, err := x.api(q)
-	if err != nil {
-		return nil, err
-	}
-	got := &answer{w: x.w, header: http.Header{}}
-	x.API.ServeHTTP(got, r)
-	if id := got.header.Get("X-Request-Id"); id != "" {
-		x.w.Header().Set("X-Request-Id", id)
-	}
-	if got.over {
-		return nil, sandbox.Errorf(sandbox.QuotaExceeded, "the answer has more than %d bytes", maxAnswer)
-	}
-	return got, nil
+func (x *exchange) call(q inprocess.Request) (*inprocess.Answer, error) {
+	return x.caller().Call(x.with(q))
 }
 
-// refusal is an answer of the API that is no success.
-type refusal struct {
-	status     int
-	retryAfter string
-	Code       string `json:"code"`
-	Detail     string `json:"detail"`
+// do is call for what answers with nothing of interest.
+func (x *exchange) do(q inprocess.Request) error {
+	_, err := x.call(q)
+	return err
 }
 
-func (e *refusal) Error() string { return e.Detail }
-
-// must makes an error of an answer that is no success.
-func (x *exchange) must(got *answer, err error) error {
-	if err != nil {
-		return err
-	}
-	if got.status < 300 {
-		return nil
-	}
-	e := &refusal{}
-	if json.Unmarshal(got.body.Bytes(), e) != nil || e.Code == "" {
-		e.Code, e.Detail = string(sandbox.Internal), "the server's answer was "+strconv.Itoa(got.status)
-	}
-	e.status, e.retryAfter = got.status, got.header.Get("Retry-After")
-	return e
-}
-
-// into calls the API and reads its answer.
-func (x *exchange) into(q request, out any) error {
-	got, err := x.call(q)
-	if err := x.must(got, err); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(got.body.Bytes(), out); err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "the answer cannot be read")
-	}
-	return nil
-}
+func (x *exchange) into(q inprocess.Request, out any) error { return x.caller().Into(x.with(q), out) }
 
 // finish answers a request whose handler failed.
 func (x *exchange) finish(err error) {
 	if err == nil {
 		return
 	}
-	var e *refusal
+	var e *inprocess.Refusal
 	var many *auth.TooMany
 	switch status := sandbox.HTTPStatus(err); {
 	case errors.As(err, &e):
-		if e.retryAfter != "" {
-			x.w.Header().Set("Retry-After", e.retryAfter)
+		if e.RetryAfter != "" {
+			x.w.Header().Set("Retry-After", e.RetryAfter)
 		}
-		fail(x.w, e.status, e.Code, e.Detail)
+		fail(x.w, e.Status, e.Code, e.Detail)
 	case errors.As(err, &many):
 		x.w.Header().Set("Retry-After", strconv.Itoa(many.Seconds()))
 		fail(x.w, http.StatusTooManyRequests, string(sandbox.QuotaExceeded), many.Error())
@@ -219,7 +126,7 @@ func (x *exchange) body(out any) error {
 	case errors.As(err, &large):
 		return sandbox.Errorf(sandbox.QuotaExceeded, "the body has more than %d bytes", maxBody)
 	case err != nil:
-		return &refusal{status: http.StatusRequestTimeout, Code: string(sandbox.Timeout), Detail: fmt.Sprintf("the body did not arrive whole within %s", bodyTime)}
+		return &inprocess.Refusal{Status: http.StatusRequestTimeout, Code: string(sandbox.Timeout), Detail: fmt.Sprintf("the body did not arrive whole within %s", bodyTime)}
 	}
 	_ = rc.SetReadDeadline(time.Time{})
 	return decode(raw, out)
@@ -258,29 +165,3 @@ func brief(text string) string {
 	}
 	return strings.ToValidUTF8(text, "?")
 }
-
-func (a *answer) Header() http.Header { return a.header }
-
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
-	}
-}
-
-func (a *answer) Write(p []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	if a.body.Len()+len(p) > maxAnswer {
-		a.over = true
-		return 0, fmt.Errorf("an answer of more than %d bytes", maxAnswer)
-	}
-	return a.body.Write(p)
-}
-
-// Flush does nothing: DeerFlow gets the answer whole.
-func (*answer) Flush() {}
-
-// SetReadDeadline does nothing: the body of DeerFlow's request was read, and what is read of the connection now only says that it is there.
-func (*answer) SetReadDeadline(time.Time) error { return nil }
-
-// Unwrap leads to the connection, whose write deadline the API moves.
-func (a *answer) Unwrap() http.ResponseWriter { return a.w }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
@@ -32,15 +33,15 @@ func (*adapter) readFile(x *exchange) error {
 	if err := notSupported(map[string]bool{"sudo": c.Sudo}); err != nil {
 		return err
 	}
-	got, err := x.call(request{method: http.MethodGet, path: x.files("/content"), query: map[string]string{"path": c.File}})
-	if err := x.must(got, err); err != nil {
+	got, err := x.call(inprocess.Request{Method: http.MethodGet, Path: x.files("/content"), Query: map[string]string{"path": c.File}})
+	if err != nil {
 		return err
 	}
 	// Never a part of it, and never changed: DeerFlow appends to a file by reading and writing all of it.
-	if !utf8.Valid(got.body.Bytes()) {
+	if !utf8.Valid(got.Body()) {
 		return sandbox.Errorf(sandbox.Invalid, "%s is no text in UTF-8: download it", c.File)
 	}
-	content, err := lines(got.body.String(), c.StartLine, c.EndLine)
+	content, err := lines(string(got.Body()), c.StartLine, c.EndLine)
 	if err != nil {
 		return err
 	}
@@ -109,11 +110,11 @@ func (*adapter) writeFile(x *exchange) error {
 	default:
 		return sandbox.Errorf(sandbox.NotSupported, "encoding: %.32q is not utf-8 or base64", c.Encoding)
 	}
-	q := request{method: http.MethodPut, path: x.files("/content"), query: map[string]string{"path": c.File}, body: data}
+	q := inprocess.Request{Method: http.MethodPut, Path: x.files("/content"), Query: map[string]string{"path": c.File}, Body: data}
 	if c.Append {
-		q = request{method: http.MethodPut, path: x.files(""), body: map[string]any{"path": c.File, "content": base64.StdEncoding.EncodeToString(data), "encoding": "base64", "append": true}}
+		q = inprocess.Request{Method: http.MethodPut, Path: x.files(""), Body: map[string]any{"path": c.File, "content": base64.StdEncoding.EncodeToString(data), "encoding": "base64", "append": true}}
 	}
-	if err := x.must(x.call(q)); err != nil {
+	if err := x.do(q); err != nil {
 		return err
 	}
 	return x.ok(map[string]any{"file": c.File, "bytes_written": len(data)})
@@ -127,7 +128,7 @@ func (*adapter) download(x *exchange) error {
 			return sandbox.Errorf(sandbox.NotSupported, "%s is not supported: DeerFlow does not send it", brief(name))
 		}
 	}
-	r, err := x.api(request{method: http.MethodGet, path: x.files("/content"), query: map[string]string{"path": query.Get("path")}})
+	r, err := x.caller().Make(x.with(inprocess.Request{Method: http.MethodGet, Path: x.files("/content"), Query: map[string]string{"path": query.Get("path")}}))
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (*adapter) find(x *exchange) error {
 		return err
 	}
 	var found paths.Listing
-	if err := x.into(request{method: http.MethodGet, path: x.files("/glob"), query: map[string]string{"path": c.Path, "pattern": anywhere(c.Glob)}}, &found); err != nil {
+	if err := x.into(inprocess.Request{Method: http.MethodGet, Path: x.files("/glob"), Query: map[string]string{"path": c.Path, "pattern": anywhere(c.Glob)}}, &found); err != nil {
 		return err
 	}
 	names := []string{}
@@ -198,7 +199,7 @@ func (*adapter) listFiles(x *exchange) error {
 		depth = 64
 	}
 	var found paths.Listing
-	if err := x.into(request{method: http.MethodGet, path: x.files("/list"), query: map[string]string{"path": c.Path, "depth": strconv.Itoa(depth)}}, &found); err != nil {
+	if err := x.into(inprocess.Request{Method: http.MethodGet, Path: x.files("/list"), Query: map[string]string{"path": c.Path, "depth": strconv.Itoa(depth)}}, &found); err != nil {
 		return err
 	}
 	if found.Truncated { // the answer has no place to say so
@@ -268,7 +269,7 @@ func (*adapter) grep(x *exchange) error {
 		limit = min(limit, c.MaxResults)
 	}
 	var found paths.Matches
-	if err := x.into(request{method: http.MethodGet, path: x.files("/grep"), query: map[string]string{
+	if err := x.into(inprocess.Request{Method: http.MethodGet, Path: x.files("/grep"), Query: map[string]string{
 		"path": c.Path, "pattern": c.Pattern, "regex": strconv.FormatBool(!c.FixedStrings), "ignore_case": strconv.FormatBool(c.CaseInsensitive), "max": strconv.Itoa(limit),
 	}}, &found); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -98,7 +99,7 @@ func (a *adapter) provisioner(pattern string, handle func(x *exchange) error) {
 				return sandbox.Errorf(sandbox.Unauthorized, "send the key in X-API-Key: provisioner_api_key in DeerFlow's configuration")
 			}
 			// The API refuses, slows and records what does not do.
-			if err := x.must(x.call(request{method: http.MethodGet, path: "/api/threads", query: map[string]string{"limit": "1"}})); err != nil {
+			if err := x.do(inprocess.Request{Method: http.MethodGet, Path: "/api/threads", Query: map[string]string{"limit": "1"}}); err != nil {
 				return err
 			}
 			return handle(x)
@@ -114,7 +115,7 @@ func (a *adapter) sandbox(pattern string, handle func(x *exchange) error) {
 		x.cred.Secret = r.PathValue("key")
 		x.finish(func() (err error) {
 			if x.thread, err = a.Keys.ThreadOf(r.Context(), x.cred); err != nil {
-				if refused := x.must(x.call(request{method: http.MethodGet, path: "/api/threads", query: map[string]string{"limit": "1"}})); refused != nil {
+				if refused := x.do(inprocess.Request{Method: http.MethodGet, Path: "/api/threads", Query: map[string]string{"limit": "1"}}); refused != nil {
 					return refused // recorded
 				}
 				return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -119,7 +120,7 @@ func (a *adapter) create(x *exchange) error {
 	}
 	x.cred.Secret = d.Secret
 	var got threadView
-	put := request{method: http.MethodPut, path: "/api/threads/" + d.Thread + "/sandbox", body: map[string]any{"wait_s": createWait}}
+	put := inprocess.Request{Method: http.MethodPut, Path: "/api/threads/" + d.Thread + "/sandbox", Body: map[string]any{"wait_s": createWait}}
 	if err := x.into(put, &got); err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (a *adapter) get(x *exchange) error {
 	}
 	x.cred.Secret = d.Secret
 	var got threadView
-	if err := x.into(request{method: http.MethodGet, path: "/api/threads/" + d.Thread}, &got); err != nil {
+	if err := x.into(inprocess.Request{Method: http.MethodGet, Path: "/api/threads/" + d.Thread}, &got); err != nil {
 		return err
 	}
 	if got.Sandbox == nil {
@@ -195,7 +196,7 @@ func (x *exchange) running(user string) (map[string]*sandbox.Info, error) {
 			Items      []threadView `json:"items"`
 			NextCursor string       `json:"next_cursor"`
 		}
-		if err := x.into(request{method: http.MethodGet, path: "/api/threads", query: query, onBehalfOf: user}, &page); err != nil {
+		if err := x.into(inprocess.Request{Method: http.MethodGet, Path: "/api/threads", Query: query, OnBehalfOf: user}, &page); err != nil {
 			return nil, err
 		}
 		for _, t := range page.Items {
@@ -221,9 +222,9 @@ func (a *adapter) remove(x *exchange) error {
 	if err != nil && !errors.Is(err, sandbox.NotFound) {
 		return err
 	}
-	err = x.must(x.call(request{method: http.MethodDelete, path: "/api/threads/" + d.Thread + "/sandbox", onBehalfOf: d.User}))
-	var e *refusal
-	if err != nil && (!errors.As(err, &e) || e.status != http.StatusNotFound) {
+	err = x.do(inprocess.Request{Method: http.MethodDelete, Path: "/api/threads/" + d.Thread + "/sandbox", OnBehalfOf: d.User})
+	var e *inprocess.Refusal
+	if err != nil && (!errors.As(err, &e) || e.Status != http.StatusNotFound) {
 		return err
 	}
 	write(x.w, http.StatusOK, gone)

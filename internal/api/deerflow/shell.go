@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -20,7 +21,7 @@ const version = "1.11.0"
 // about says that the sandbox is there. It starts none.
 func (*adapter) about(x *exchange) error {
 	var got threadView
-	if err := x.into(request{method: http.MethodGet, path: "/api/threads/" + x.thread}, &got); err != nil {
+	if err := x.into(inprocess.Request{Method: http.MethodGet, Path: "/api/threads/" + x.thread}, &got); err != nil {
 		return err
 	}
 	if phase(got.Sandbox) != "Running" {
@@ -98,7 +99,7 @@ func (*adapter) shellExec(x *exchange) error {
 	}
 	var r sandbox.Result
 	// A terminal shows both streams in one, in the order in which they were written.
-	if err := x.into(request{method: http.MethodPost, path: "/api/threads/" + x.thread + "/exec", body: run("exec 2>&1\n"+c.Command, c.ExecDir, nil, limit)}, &r); err != nil {
+	if err := x.into(inprocess.Request{Method: http.MethodPost, Path: "/api/threads/" + x.thread + "/exec", Body: run("exec 2>&1\n"+c.Command, c.ExecDir, nil, limit)}, &r); err != nil {
 		return err
 	}
 	id := c.ID
@@ -197,7 +198,7 @@ func (*adapter) bashExec(x *exchange) error {
 		return sandbox.Errorf(sandbox.Invalid, "command: is empty")
 	}
 	var r sandbox.Result
-	if err := x.into(request{method: http.MethodPost, path: "/api/threads/" + x.thread + "/exec", body: run(c.Command, c.ExecDir, c.Env, c.HardTimeout)}, &r); err != nil {
+	if err := x.into(inprocess.Request{Method: http.MethodPost, Path: "/api/threads/" + x.thread + "/exec", Body: run(c.Command, c.ExecDir, c.Env, c.HardTimeout)}, &r); err != nil {
 		return err
 	}
 	status := map[sandbox.Status]string{sandbox.StatusExited: "completed", sandbox.StatusTimeout: "timed_out"}[r.Status]
