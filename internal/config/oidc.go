@@ -8,7 +8,7 @@ type OIDCIssuer struct {
 	// Issuer is the claim iss, to the letter. Name is what records call it.
 	Issuer string `yaml:"issuer"`
 	Name   string `yaml:"name"`
-	// KeysURL is where its keys are, when it has no /.well-known/openid-configuration.
+	// KeysURL is where its keys are, when it has no /.well-known/openid-configuration; file:///… when it publishes them nowhere.
 	KeysURL string `yaml:"keys_url"`
 	// Audiences: a token has to be for one of them. Algorithms it may be signed with.
 	Audiences  []string `yaml:"audiences"`

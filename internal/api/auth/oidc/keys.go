@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -180,6 +181,19 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 }
 
 func (s *keySet) get(ctx context.Context, url string, v any) error {
+	if path, ok := keysFile(url); ok {
+		_, raw, err := lockedfile.Read(path, maxDocument)
+		switch {
+		case err != nil:
+			return err
+		case len(raw) > maxDocument:
+			return fmt.Errorf("%s: more than %d bytes", path, maxDocument)
+		}
+		if err := json.Unmarshal(raw, v); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

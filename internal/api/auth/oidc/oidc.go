@@ -41,7 +41,7 @@ type Issuer struct {
 	URL string
 	// Name is what records call it; the URL's host when empty.
 	Name string
-	// KeysURL is where the keys are, when there is no description.
+	// KeysURL is where the keys are, when there is no description; file:///… for keys that are published nowhere.
 	KeysURL string
 	// Audiences: a token has to be for one of them.
 	Audiences []string

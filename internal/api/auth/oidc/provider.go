@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ func (iss Issuer) checkPlace() error {
 		return fmt.Errorf("issuer: %.200q: an issuer has no query", iss.URL)
 	}
 	if iss.KeysURL != "" {
-		if err := checkURL(iss.KeysURL); err != nil {
+		if err := checkKeysURL(iss.KeysURL); err != nil {
 			return fmt.Errorf("keys_url: %w", err)
 		}
 	}
@@ -116,6 +117,23 @@ func checkURL(text string) error {
 		}
 	}
 	return fmt.Errorf("%.200q: has to be https (http is for a provider on this machine)", text)
+}
+
+// checkKeysURL takes also the file of an issuer that publishes its keys nowhere.
+func checkKeysURL(text string) error {
+	if _, ok := keysFile(text); ok {
+		return nil
+	}
+	return checkURL(text)
+}
+
+// keysFile returns the path of a URL such as file:///etc/skerry/librechat.json.
+func keysFile(text string) (path string, ok bool) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "file" || u.Host != "" || !filepath.IsAbs(u.Path) {
+		return "", false
+	}
+	return u.Path, true
 }
 
 // newClient makes what asks a provider. It follows no redirect: a provider's keys are where it says they are.
