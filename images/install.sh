@@ -40,6 +40,7 @@ mkdir -p /mnt/user-data /mnt/skills /mnt/plugins /mnt/code-api /home/agent /run/
 # Where programs that were written for other sandboxes look for their files.
 ln -sfn /mnt/user-data/workspace /home/user
 ln -sfn /mnt/user-data/workspace /workspace
+ln -sfn /mnt/user-data/workspace /mnt/data
 ln -sfn /mnt/user-data/workspace/.memory /mnt/memory
 [ -L /var/tmp ] || { rm -rf /var/tmp && ln -s /tmp /var/tmp; }
 : >/opt/skerry/skerry-sandboxd

@@ -25,7 +25,7 @@
 #   release     makes a release and installs it on fresh Debians: test/release/check.sh
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 #   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
-#   suites      the tests of E2B's own SDKs, from GitHub by digest, only in "all": sdk/e2b/suites/test.sh
+#   suites      the tests of E2B's own SDKs, from GitHub by digest, and LibreChat's tools, only in "all": sdk/e2b/suites/test.sh
 #   machine     on a Debian with systemd and cgroup v2 in qemu, only in "all": test/machine/README.md
 #   kubernetes  on a real cluster: the Helm chart, the attacks in pods, the driver's suite: scripts/e2e-kubernetes.sh
 set -uo pipefail
@@ -257,7 +257,7 @@ rest kubernetes "./internal/e2e/kubernetes ./internal/attack ./internal/driver/k
 show_rest kubernetes
 # Never in CI, which has no way to the archives. The images of the tier images are there by now.
 if [ "$wanted" = all ]; then
-  tier suites scripts/clients.sh e2b/suites
+  tier suites scripts/clients.sh e2b/suites librechat
   show suites
 fi
 # Never in CI: without KVM it takes longer than all else, and a busy machine makes it longer still.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/deerflow"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b"
+	"github.com/skerry-sandbox/skerry/internal/api/librechat"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -132,6 +133,9 @@ func (b *builder) handler(
 		o.Adapters = append(o.Adapters, adapter.Routes())
 	}
 	h, err := access.handlers(o)
+	if err == nil && b.cfg.LibreChat.Enabled {
+		h, err = librechat.New(librechat.Options{API: h, Template: b.cfg.LibreChat.Template})
+	}
 	if err != nil || !b.cfg.DeerFlow.Enabled {
 		return h, err
 	}

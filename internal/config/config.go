@@ -51,7 +51,7 @@ type Config struct {
 	AllowedHosts []string `yaml:"allowed_hosts"`
 	// AllowedOrigins are Origins of pages that may call the API.
 	AllowedOrigins []string `yaml:"allowed_origins"`
-	E2B            `yaml:",inline"`
+	Adapters       `yaml:",inline"`
 	// Templates is a folder of sandbox templates; empty means the built-in ones.
 	Templates string `yaml:"templates"`
 	// DefaultTemplate is what a thread gets that asks for none.
@@ -108,8 +108,6 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 	// Tracing says where traces go.
 	Tracing Tracing `yaml:"tracing"`
-	// DeerFlow answers DeerFlow as its sandbox provisioner does.
-	DeerFlow DeerFlow `yaml:"deerflow"`
 }
 
 // Tracing says where OpenTelemetry traces go.

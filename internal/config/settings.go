@@ -32,6 +32,8 @@ var sections = []Section{
 		{"e2b_templates", "Templates of this server by the names that clients of E2B ask for: `{my-agent: office}`. `base` is `default_template`, and `code-interpreter-v1` is `data`, unless named here.", ""},
 		{"deerflow.enabled", "Serves DeerFlow's sandbox provisioner at `/deerflow`: see [DeerFlow](deerflow.md).", ""},
 		{"deerflow.url", "`http(s)://host[:port]` where DeerFlow reaches this server.", "the address that DeerFlow called"},
+		{"librechat.enabled", "Serves the code interpreter of LibreChat at `/librechat/v1`: see [LibreChat](librechat.md).", ""},
+		{"librechat.template", "Template of its sandboxes.", "`default_template`"},
 		{"log_level", "`debug`, `info`, `warn` or `error`.", ""},
 	}},
 	{"Keep state", "Where the server keeps what must survive it, and how several servers share it.", []Setting{

@@ -57,7 +57,7 @@ const (
 )
 
 // WorkspaceLinks lead to WorkspaceDir in images of ours, for programs that look for their files there.
-var WorkspaceLinks = []string{"/home/user", "/workspace"}
+var WorkspaceLinks = []string{"/home/user", "/workspace", "/mnt/data"}
 
 // MemoryDir is where a session of Claude's Managed Agents has what it remembers, and TmpDir what ends with the sandbox.
 const (

@@ -1,0 +1,182 @@
+// Package librechat answers the requests that LibreChat sends to its code interpreter (github.com/ClickHouse/code-interpreter),
+// so that a server stands in for it: LIBRECHAT_CODE_BASEURL ends in /librechat/v1.
+//
+// A session is a thread. LibreChat names the files of a session, and of others, with each piece of code: the code runs in the
+// thread that has most of them, and files of other threads are copied there first. A file's id is a digest of its path, so no
+// record is kept of either.
+//
+// Each request becomes requests of the public API: see package inprocess.
+package librechat
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// prefix is below what the routes are.
+const prefix = "/librechat/v1"
+
+// idLength is how long the ids of sessions and files are: LibreChat takes no others.
+const idLength = 21
+
+var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{21}$`)
+
+// answerTime is how long an answer may take to be sent, and requestTime a request to arrive.
+const (
+	answerTime  = 2 * time.Minute
+	requestTime = 10 * time.Minute
+)
+
+// Options of New.
+type Options struct {
+	// API is the handler of the public API.
+	API http.Handler
+	// Template is that of the threads; "" is the server's own default.
+	Template string
+}
+
+type adapter struct {
+	Options
+	mux *http.ServeMux
+}
+
+// New returns a handler that answers LibreChat below /librechat, and all else by o.API.
+func New(o Options) (http.Handler, error) {
+	if o.API == nil {
+		return nil, errors.New("librechat: a part is missing")
+	}
+	a := &adapter{Options: o, mux: http.NewServeMux()}
+	a.mux.HandleFunc(prefix+"/", unknown)
+	a.mux.HandleFunc("GET "+prefix+"/health", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	a.route("POST /exec", a.exec)
+	a.route("POST /upload", a.upload)
+	a.route("POST /upload/batch", a.uploadBatch)
+	a.route("GET /download/{session}/{file}", a.download)
+	a.route("GET /files/{session}", a.list)
+	a.route("GET /sessions/{session}/objects/{file}", a.object)
+	a.route("DELETE /files/{session}/{file}", a.remove)
+	return a.skipping(), nil
+}
+
+// skipping keeps the API's own paths from the mux, which would redirect paths that are not clean.
+func (a *adapter) skipping() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, prefix+"/") {
+			a.mux.ServeHTTP(w, r)
+			return
+		}
+		a.API.ServeHTTP(w, r)
+	})
+}
+
+// call is one request of LibreChat.
+type call struct {
+	inprocess.Caller
+	secret string
+}
+
+// route adds one. What its handler returns as an error is answered in the words of LibreChat's own service.
+func (a *adapter) route(pattern string, handle func(c *call) error) {
+	method, path, _ := strings.Cut(pattern, " ")
+	a.mux.HandleFunc(method+" "+prefix+path, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTime)) // fails where there is no connection
+		c := &call{Caller: inprocess.Caller{API: a.API, W: w, R: r}, secret: credential(r)}
+		if err := handle(c); err != nil {
+			fail(w, err)
+		}
+	})
+}
+
+// credential is the key, or the token, that a request came with. LibreChat sends a token in Authorization; before it had
+// tokens it sent a key in X-API-Key.
+func credential(r *http.Request) string {
+	if scheme, secret, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(secret)
+	}
+	return r.Header.Get("X-API-Key")
+}
+
+func (c *call) with(q inprocess.Request) inprocess.Request {
+	q.Secret = c.secret
+	return q
+}
+
+func (c *call) do(q inprocess.Request) ([]byte, error) {
+	got, err := c.Call(c.with(q))
+	if err != nil {
+		return nil, err
+	}
+	return got.Body(), nil
+}
+
+func (c *call) into(q inprocess.Request, out any) error { return c.Into(c.with(q), out) }
+
+// session is the one that the path names.
+func (c *call) session() (string, error) {
+	id := c.R.PathValue("session")
+	if !validID.MatchString(id) {
+		return "", sandbox.Errorf(sandbox.NotFound, "there is no session %.64q", id)
+	}
+	return id, nil
+}
+
+// newSession returns the id of a session that there is not yet.
+func newSession() string { return rand.Text()[:idLength] }
+
+// digest returns the id that belongs to a text.
+func digest(kind, text string) string {
+	sum := sha256.Sum256([]byte(kind + "\x00" + text))
+	return base64.RawURLEncoding.EncodeToString(sum[:])[:idLength]
+}
+
+// sessionOf returns the session of a conversation. Threads begin with a letter.
+func sessionOf(conversation string) string { return "c" + digest("conversation", conversation)[1:] }
+
+// fileID returns the id of a file at a path relative to the workspace.
+func fileID(path string) string { return digest("file", path) }
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, err error) {
+	status, detail, code := sandbox.HTTPStatus(err), err.Error(), string(sandbox.KindOf(err))
+	var refused *inprocess.Refusal
+	var own *sandbox.Error
+	switch {
+	case errors.As(err, &refused):
+		if refused.RetryAfter != "" {
+			w.Header().Set("Retry-After", refused.RetryAfter)
+		}
+		status, detail, code = refused.Status, refused.Detail, refused.Code
+	case status == http.StatusInternalServerError:
+		detail = "the server failed; its log says why"
+	case errors.As(err, &own):
+		detail = own.Detail
+	}
+	write(w, status, map[string]string{"error": detail, "code": code})
+}
+
+func write(w http.ResponseWriter, status int, v any) {
+	// The deadline of the request before, on the same connection, may have passed.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails where there is no connection
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client is gone when this fails
+}
+
+// unknown answers what is not served: loudly, so that another version of LibreChat is noticed.
+func unknown(w http.ResponseWriter, r *http.Request) {
+	what := r.Method + " " + strings.ToValidUTF8(r.URL.Path[:min(len(r.URL.Path), 200)], "?")
+	fail(w, sandbox.Errorf(sandbox.NotSupported, "%s is not supported: docs/librechat.md lists what is", what))
+}
