@@ -39,6 +39,20 @@ func (o Object) Find(key string) (Member, bool) {
 	return Member{}, false
 }
 
+var errNotUTF8 = errors.New("it is not UTF-8, which JSON has to be")
+
+// firstInvalid is where a text ceases to be UTF-8.
+func firstInvalid(text []byte) int {
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return len(text)
+}
+
 // Members reads a text that is one JSON object. what names it in an error; "" is the whole file.
 func Members(text []byte, what string) (Object, error) {
 	o, _, err := parse(text, what)
@@ -47,6 +61,10 @@ func Members(text []byte, what string) (Object, error) {
 
 // parse returns the object of a text, and all of the text.
 func parse(text []byte, what string) (Object, *hujson.Value, error) {
+	// Two keys that are no UTF-8 may be read as the same one.
+	if !utf8.Valid(text) {
+		return Object{}, nil, fmt.Errorf("%s: %w", Place(text, firstInvalid(text)), errNotUTF8)
+	}
 	// hujson allows comments, and bounds no depth.
 	if err := json.Unmarshal(text, new(json.RawMessage)); err != nil {
 		return Object{}, nil, jsonError(text, err)
@@ -108,8 +126,8 @@ func jsonError(text []byte, err error) error {
 // Set returns text with the member key of the object at path set to value: replaced in its place, or
 // added as the last one. Objects on the way are made. All else keeps its bytes.
 func Set(text []byte, path []string, key string, value []byte) ([]byte, error) {
-	if !utf8.Valid(value) || !utf8.ValidString(key) {
-		return nil, errors.New("the value is not UTF-8, which JSON has to be")
+	if !utf8.Valid(value) || !utf8.ValidString(key) || slices.ContainsFunc(path, func(step string) bool { return !utf8.ValidString(step) }) {
+		return nil, fmt.Errorf("the value, or its place: %w", errNotUTF8)
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}\n")

@@ -57,6 +57,7 @@ func TestSetNotUTF8(t *testing.T) {
 func FuzzSet(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":1}}`), "a", "b")
 	f.Add([]byte("{ }"), "", `"`)
+	f.Add([]byte("{\"\x9e\":{}}"), "\xd0", "0") // both were read as the same name
 	f.Fuzz(func(t *testing.T, text []byte, step, key string) {
 		out, err := Set(text, []string{step}, key, []byte(`"v"`))
 		if err != nil {
