@@ -9,6 +9,7 @@ import io
 import itertools
 import json
 import re
+import shutil
 import tarfile
 import uuid
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ import httpx2 as httpx
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic.lib.tools import ToolError
+from anthropic.lib.tools._beta_functions import aclose_runnable_tool
 from anthropic.lib.tools.agent_toolset import AgentToolContext
 
 from skerry import AsyncClient
@@ -223,6 +225,57 @@ async def test_memory(tools: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
     for path in (str(tmp_path / "secret"), f"{tmp_path}/memory/../secret", "../../../etc/shadow"):
         await refused(tools["read"], file_path=path)
+
+
+async def test_memory_in_commands(api: AsyncClient, tmp_path: Path) -> None:
+    """Commands see memory where the agent is told that it is. What they change of it is kept, within bounds; jobs, too, at the end."""
+    place = Path("/mnt/memory")
+    stores = [place / f"{name}-{uuid.uuid4().hex}" for name in ("own", "team")]
+    try:
+        for store in stores:
+            store.mkdir(parents=True)
+            (store / ".anthropic-memory-store").write_text("version 1\nmemstore_1\n")
+            (store / "facts.md").write_text("the sky is blue\n")
+        own, team = stores
+        context = AgentToolContext(workdir=tmp_path, session_id=f"sesn_{uuid.uuid4().hex}")
+        context.allowed_roots, context.read_only_roots = stores, [team]
+        made = {tool.name: tool for tool in session_tools(api, context)}
+        bash = made["bash"]
+        assert await bash.call({"command": f"cat {own}/facts.md && ls -A {own}"}) == "the sky is blue\nfacts.md"
+        await made["edit"].call({"file_path": f"{own}/facts.md", "old_string": "blue", "new_string": "grey"})
+        assert (
+            await bash.call({"command": f"cd {own} && cat facts.md && mkdir b && echo new >b/c.md && echo old >d.md"}) == "the sky is grey"
+        )
+        assert (own / "b/c.md").read_text() == "new\n"
+        await made["write"].call({"file_path": f"{own}/e.md", "content": "e\n"})
+        assert await bash.call({"command": "rm d.md; sed -i s/grey/red/ facts.md; ls"}) == "b\ne.md\nfacts.md"
+        assert sorted(p.name for p in own.iterdir()) == [".anthropic-memory-store", "b", "e.md", "facts.md"]
+        assert (own / "facts.md").read_text() == "the sky is red\n"
+        # What is not kept is told, once.
+        said = await bash.call(
+            {"command": f"echo x >{team}/facts.md; head -c 300000 /dev/zero >big; printf '\\xff' >raw; ln -s /etc/passwd l"}
+        )
+        assert sorted(re.findall(r"/(\S+) was not kept", said)) == sorted(
+            f"{s}/{n}".lstrip("/") for s, n in ((team, "facts.md"), (own, "big"), (own, "raw"))
+        ), said
+        assert await bash.call({"command": f"cat {team}/facts.md"}) == "the sky is blue"
+        # A folder that is gone, perhaps with the thread, forgets nothing.
+        assert "not kept" not in await bash.call({"command": "cd; rm -rf /mnt/memory/*"})
+        assert await bash.call({"command": f"cat {own}/facts.md"}) == "the sky is red"
+        # A command that is ended, and a job.
+        await refused(bash, command=f"echo late >{own}/late.md; sleep 60", timeout_ms=1500)
+        assert (own / "late.md").read_text() == "late\n"
+        await bash.call({"command": f"(sleep 1; echo job >{own}/job.md) &"})
+        await asyncio.sleep(2)
+        await aclose_runnable_tool(bash)
+        assert (own / "job.md").read_text() == "job\n"
+        assert sorted(p.name for p in own.iterdir()) == [".anthropic-memory-store", "b", "e.md", "facts.md", "job.md", "late.md"]
+        assert (team / "facts.md").read_text() == "the sky is blue\n"
+    finally:
+        for store in stores:
+            shutil.rmtree(store, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(place.rmdir)
 
 
 async def test_media(tools: dict[str, Any]) -> None:

@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inspect_ai import Task
 from inspect_ai import eval_async as evaluate
+from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelAPI, ModelOutput, get_model
+from inspect_ai.scorer import includes
+from inspect_ai.solver import generate, use_tools
+from inspect_ai.tool import bash_session, text_editor
 from inspect_ai.util import SandboxEnvironment, SandboxUnavailableError, SandboxUserUnsupportedError
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403 # 44 tests, with the fixture below
 from inspect_ai.util._sandbox.self_check import __all__ as checks
@@ -18,7 +23,7 @@ from inspect_ai.util._sandbox.self_check import __all__ as checks
 from skerry import AsyncClient
 from skerry.errors import NotFound
 from skerry.inspect import PREFIX, SkerrySandboxConfig, SkerrySandboxEnvironment
-from tests.conftest import ROOT, Server
+from tests.conftest import DRIVER, ROOT, Server
 
 # A sandbox has one user, who is not root.
 ONE_USER = "test_exec_as_user"
@@ -111,3 +116,34 @@ async def test_evaluation(here: None, tmp_path: Path, monkeypatch: pytest.Monkey
     assert log.results.scores[0].metrics["accuracy"].value == 1
     async with AsyncClient() as client:
         assert not [t.thread_id async for t in client.threads() if t.thread_id.startswith(PREFIX)]
+
+
+async def test_own_tools(here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tools of Inspect that put a program into the sandbox: a shell that stays, and an editor."""
+    monkeypatch.setattr(ModelAPI, "count_text_tokens", tokens)
+    path = "/workspace/poem.txt"
+    model = scripted(
+        ("bash_session", {"action": "type_submit", "input": "x=41; cd /tmp"}),
+        ("bash_session", {"action": "type_submit", "input": "echo $((x + 1)) in $PWD"}),
+        ("text_editor", {"command": "create", "path": path, "file_text": "roses are blue\n"}),
+        ("text_editor", {"command": "str_replace", "path": path, "old_str": "blue", "new_str": "red"}),
+        ("text_editor", {"command": "view", "path": path}),
+        ("bash_session", {"action": "type_submit", "input": f"cat {path}"}),
+    )
+    task = Task(
+        dataset=[Sample(input="Write.", target="Day 2.")],
+        solver=[use_tools(bash_session(), text_editor()), generate()],
+        scorer=includes(),
+        sandbox="skerry",
+    )
+    [log] = await evaluate(task, model=model, log_dir=str(tmp_path))
+    assert log.status == "success", log.error
+    assert log.samples is not None
+    said = [m for m in log.samples[0].messages if m.role == "tool"]
+    assert "42 in /tmp" in said[1].text
+    if DRIVER != "docker":  # with a user namespace the root folder's owner has no name, and the editor trusts no such folder
+        assert "cannot be trusted" in str(said[2].error)
+        return
+    assert not [m.error for m in said if m.error]
+    assert "roses are red" in said[4].text
+    assert "roses are red" in said[5].text

@@ -38,6 +38,7 @@ from skerry import _constants as constants  # noqa: E402
 from skerry._async.client import AsyncClient  # noqa: E402
 from skerry._async.execs import Exec  # noqa: E402
 from skerry._async.thread import Thread  # noqa: E402
+from skerry._claude_memory import Memory  # noqa: E402
 from skerry._folders import files_of  # noqa: E402
 from skerry._results import Event  # noqa: E402
 from skerry.errors import NotFound, SkerryError  # noqa: E402
@@ -131,7 +132,9 @@ class _Session:
         self.thread, self.context, self.template = thread, context, template
         self._begun = False
         self._beginning = asyncio.Lock()
-        # Memory lies on this machine, where the worker of the SDK keeps it like the store. Its own tools read and write it.
+        # Memory lies on this machine, where the worker of the SDK keeps it like the store. Its own tools read and write it; commands
+        # have a copy.
+        self.memory = Memory(self.thread.files, context)
         self._own = {tool.name: tool for tool in beta_agent_toolset_20260401(context)}
 
     async def begin(self) -> Thread:
@@ -265,7 +268,7 @@ class _Session:
             yield bash
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(10), contextlib.suppress(SkerryError):
-                await shell.close()
+                await shell.end()
 
 
 class _Shell:
@@ -284,18 +287,29 @@ class _Shell:
             if self._exec is not None and self._written > MAX_SHELL_OUTPUT:
                 await self.close()
                 note = "[the shell had written all that it may, and was started anew]\n"
+            await self._session.begin()
+            await self._session.memory.push()
             try:
                 with anyio.fail_after(timeout_s):
                     out, code = await self._run(command)
             except TimeoutError:
                 await self.close()
+                await self._pull()
                 raise ToolError(f"bash: the command took more than {timeout_s:g} s; the shell and all in it was ended") from None
             except BaseException:
                 # Whatever interrupts a command, the next one must not read its output.
                 with anyio.CancelScope(shield=True), anyio.move_on_after(10), contextlib.suppress(SkerryError):
                     await self.close()
                 raise
-            return note + out, code
+            return note + out + await self._pull(), code
+
+    async def _pull(self) -> str:
+        """Takes over what a command did to memory, and says what of it was not."""
+        try:
+            notes = await self._session.memory.pull()
+        except SkerryError as err:
+            notes = [f"what was written to memory was not kept: {err}"]
+        return "".join(f"\n[{note}]" for note in notes)
 
     async def _run(self, command: str) -> tuple[str, int]:
         if self._exec is None:
@@ -339,6 +353,12 @@ class _Shell:
                 cut = True
         self._exec = self._events = None
         raise ToolError("bash: the shell was lost; the next command has a new one")
+
+    async def end(self) -> None:
+        """Also takes over what a job wrote after the last command."""
+        if self._exec is not None:
+            await self._pull()
+        await self.close()
 
     async def close(self) -> None:
         ended, self._exec, self._events = self._exec, None, None
