@@ -25,7 +25,8 @@
 #   release     makes a release and installs it on fresh Debians: test/release/check.sh
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 #   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
-#   suites      the tests of E2B's own SDKs, from GitHub by digest, and LibreChat's tools, only in "all": sdk/e2b/suites/test.sh
+#   suites      the tests of E2B's own SDKs, from GitHub by digest, only in "all": sdk/e2b/suites/test.sh
+#   frameworks  frameworks that use E2B, and LibreChat's tools, from PyPI and npm, only in "all": sdk/e2b/frameworks/test.sh
 #   machine     on a Debian with systemd and cgroup v2 in qemu, only in "all": test/machine/README.md
 #   kubernetes  on a real cluster: the Helm chart, the attacks in pods, the driver's suite: scripts/e2e-kubernetes.sh
 set -uo pipefail
@@ -255,10 +256,12 @@ show_rest chaos
 rest kubernetes "./internal/e2e/kubernetes ./internal/attack ./internal/driver/kubernetes ./cmd/..." "$product deploy test/cluster" \
   scripts/kubernetes.sh scripts/e2e-kubernetes.sh
 show_rest kubernetes
-# Never in CI, which has no way to the archives. The images of the tier images are there by now.
+# Never in CI, which has no way to the archives, and no time for the frameworks. The images of the tier images are there by now.
 if [ "$wanted" = all ]; then
-  tier suites scripts/clients.sh e2b/suites librechat
+  tier suites scripts/clients.sh e2b/suites
   show suites
+  tier frameworks scripts/clients.sh e2b/frameworks librechat
+  show frameworks
 fi
 # Never in CI: without KVM it takes longer than all else, and a busy machine makes it longer still.
 # shellcheck disable=SC2317 # called by tier

@@ -255,7 +255,7 @@ async def test_memory_in_commands(api: AsyncClient, tmp_path: Path) -> None:
         said = await bash.call(
             {"command": f"echo x >{team}/facts.md; head -c 300000 /dev/zero >big; printf '\\xff' >raw; ln -s /etc/passwd l"}
         )
-        assert sorted(re.findall(r"/(\S+) was not kept", said)) == sorted(
+        assert sorted(re.findall(r"/(\S+) was not kept", str(said))) == sorted(
             f"{s}/{n}".lstrip("/") for s, n in ((team, "facts.md"), (own, "big"), (own, "raw"))
         ), said
         assert await bash.call({"command": f"cat {team}/facts.md"}) == "the sky is blue"
