@@ -23,6 +23,7 @@ type checks struct {
 	followers   *followers
 	table       *route.Table
 	idempotency *idempotency.Handler
+	gone        *route.Deprecations
 }
 
 func (s *server) checks() checks {
@@ -37,12 +38,13 @@ func (s *server) checks() checks {
 		followers:   s.followers,
 		table:       s.table,
 		idempotency: &idempotency.Handler{Memory: o.Idempotency, Log: o.Log},
+		gone:        route.NewDeprecations(s.table, o.Log),
 	}
 }
 
 // limited are the checks of a request whose body is its handler's business.
 func (c checks) limited() []gin.HandlerFunc {
-	return []gin.HandlerFunc{c.access.Authenticate, c.authorize.Authorize, c.table.CheckQuery, c.forward.Place, c.limits.limit, c.followers.bound}
+	return []gin.HandlerFunc{c.access.Authenticate, c.authorize.Authorize, c.table.CheckQuery, c.forward.Place, c.gone.Warn, c.limits.limit, c.followers.bound}
 }
 
 // all are the checks of a request to the API.

@@ -59,7 +59,9 @@ func Schema[T any](a *API, hint string) *huma.Schema {
 
 // Describe declares a route that huma does not serve, and describes it.
 func (a *API) Describe(op huma.Operation) {
-	a.table.Declare(op.Method, op.Path, RuleOf(op))
+	r := RuleOf(op)
+	a.table.Declare(op.Method, op.Path, r)
+	op = r.gone.describe(op)
 	a.OpenAPI().AddOperation(&op)
 }
 
@@ -71,6 +73,7 @@ func Register[I, O any](a *API, op huma.Operation, handle func(context.Context, 
 		api = a.open
 	}
 	a.table.Declare(op.Method, op.Path, r)
+	op = r.gone.describe(op)
 	op.MaxBodyBytes = MaxJSONBytes + 1 // huma refuses a body that reaches the limit
 	op.BodyReadTimeout = -1            // the exchange has a rolling one; huma's is five seconds for the whole body
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {

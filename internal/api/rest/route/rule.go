@@ -25,6 +25,7 @@ type Rule struct {
 	Follows bool
 	// Bodies are the media types that the route takes; nil: JSON.
 	Bodies []string
+	gone   *Deprecation // nil: it stays
 }
 
 // At returns the rule with the server that answers.
@@ -98,6 +99,9 @@ const (
 
 // ruled puts a rule onto the description of a route.
 func (r Rule) ruled(op huma.Operation) huma.Operation {
+	if r.gone != nil {
+		r.gone.id = op.OperationID
+	}
 	op.Metadata = map[string]any{ruleKey: r}
 	op.Extensions = map[string]any{RolesExtension: r.names()}
 	if r.Operator {
