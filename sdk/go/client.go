@@ -203,6 +203,7 @@ func (c *Client) once(ctx context.Context, r Request, body []byte, age string) (
 	if err != nil {
 		return nil, err
 	}
+	warnDeprecated(r, res.Header)
 	if res.StatusCode < http.StatusBadRequest {
 		return res, nil
 	}

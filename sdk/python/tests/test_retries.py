@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -278,6 +279,21 @@ def test_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(seen[0].url) == "http://example:1234/healthz"
     assert seen[0].headers["Authorization"] == "Bearer k1" and seen[0].headers["On-Behalf-Of"] == "ann"
     assert uuid.UUID(hex=scripted_key()) and "Idempotency-Key" not in seen[0].headers
+
+
+def test_a_deprecated_route_is_named_once() -> None:
+    """A route that the server calls deprecated is a DeprecationWarning, once; another is none."""
+    gone = {"Deprecation": "@1688169599", "Sunset": "Tue, 01 Jun 2027 00:00:00 GMT", "Link": '</docs#old>; rel="deprecation"'}
+    answers = iter([{}, gone, gone])
+    http = httpx.Client(
+        transport=httpx.MockTransport(lambda _: httpx.Response(200, json={"status": "ok", "version": "1"}, headers=next(answers)))
+    )
+    with Client("http://x", http=http) as client, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            client.health()
+    text = f"the server deprecates GET /healthz, which may be gone from {gone['Sunset']} on: {gone['Link']}"
+    assert [(w.category, str(w.message)) for w in said] == [(DeprecationWarning, text)]
 
 
 def scripted_key() -> str:

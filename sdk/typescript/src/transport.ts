@@ -1,4 +1,5 @@
 import * as constants from "./constants.js";
+import { warnDeprecated } from "./deprecated.js";
 import { ConnectionError, DeadlineError, errorFrom, LostError, SkerryError } from "./errors.js";
 import type { ErrorCode, Problem } from "./models.js";
 import { Repeats, type Kind } from "./repeat.js";
@@ -126,6 +127,7 @@ export class Transport {
       let failed: unknown;
       try {
         const answer = await this.#fetch(this.#address(r), this.#init(r, tries, signal));
+        warnDeprecated(r.method, r.path, answer.headers);
         if (answer.status < 400) return answer;
         failed = await errorFrom(answer);
       } catch (err) {

@@ -31,6 +31,21 @@ test("what options leave out comes from the environment", async () => {
   }
 });
 
+test("a route that the server calls deprecated is named once", async () => {
+  const headers = { Deprecation: "@1688169599", Sunset: "Tue, 01 Jun 2027 00:00:00 GMT", Link: '</docs#old>; rel="deprecation"' };
+  const said: unknown[] = [];
+  const before = console.warn;
+  console.warn = (text: unknown) => void said.push(text);
+  try {
+    await against([says(200, { items: [] }), says(200, { items: [] }, headers)], {}, async (c) => {
+      for (let i = 0; i < 3; i++) await c.templates();
+    });
+  } finally {
+    console.warn = before;
+  }
+  assert.deepEqual(said, ['skerry: the server deprecates GET /api/templates, which may be gone from Tue, 01 Jun 2027 00:00:00 GMT on: </docs#old>; rel="deprecation"']);
+});
+
 const soon = { "Retry-After": "1" };
 const ok = says(200, { exec_id: "e1", status: "running" });
 const stream = events(started, exit);

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from skerry import _constants as constants
-from skerry import errors
+from skerry import _deprecated, errors
 from skerry._retry import Attempts, Kind
 from skerry._sources import AsyncSource, Source, aiter_source, rewindable
 from skerry._sse import Decoder, Message
@@ -66,6 +66,7 @@ class Transport:
             try:
                 async with AsyncExitStack() as stack:
                     response = await stack.enter_async_context(self._stream(tries, method, path, params, body, content, headers))
+                    _deprecated.warn(response)
                     data = await self._read(response, tries)
                 if response.status_code < 400:
                     return Answer(response, data)
@@ -122,6 +123,7 @@ class Transport:
             stack = AsyncExitStack()
             try:
                 response: httpx.Response = await stack.enter_async_context(self._stream(tries, "GET", path, params, None, None, headers))
+                _deprecated.warn(response)
                 if response.status_code < 400:
                     return response, stack
                 data = await self._read(response, tries)
@@ -155,6 +157,7 @@ class Transport:
                 async with AsyncExitStack() as stack:
                     accept = {**(headers or {}), "Accept": "text/event-stream"}
                     response = await stack.enter_async_context(self._stream(tries, method, path, params, body, None, accept, begins))
+                    _deprecated.warn(response)
                     if response.status_code >= 400:
                         data = await self._read(response, tries)
                         raise errors.from_answer(response.status_code, dict(response.headers), data)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from skerry import _constants as constants
-from skerry import errors
+from skerry import _deprecated, errors
 from skerry._retry import Attempts, Kind
 from skerry._sources import Source, iter_source, rewindable
 from skerry._sse import Decoder, Message
@@ -67,6 +67,7 @@ class Transport:
             try:
                 with ExitStack() as stack:
                     response = stack.enter_context(self._stream(tries, method, path, params, body, content, headers))
+                    _deprecated.warn(response)
                     data = self._read(response, tries)
                 if response.status_code < 400:
                     return Answer(response, data)
@@ -121,6 +122,7 @@ class Transport:
             stack = ExitStack()
             try:
                 response: httpx.Response = stack.enter_context(self._stream(tries, "GET", path, params, None, None, headers))
+                _deprecated.warn(response)
                 if response.status_code < 400:
                     return response, stack
                 data = self._read(response, tries)
@@ -154,6 +156,7 @@ class Transport:
                 with ExitStack() as stack:
                     accept = {**(headers or {}), "Accept": "text/event-stream"}
                     response = stack.enter_context(self._stream(tries, method, path, params, body, None, accept, begins))
+                    _deprecated.warn(response)
                     if response.status_code >= 400:
                         data = self._read(response, tries)
                         raise errors.from_answer(response.status_code, dict(response.headers), data)
