@@ -276,7 +276,7 @@ func newTemplatesSBOM(api *client.Client) *cobra.Command {
 }
 
 func writeSBOM(w io.Writer, list sbom.List, template string) error {
-	return list.Write(w, "skerry/"+template, buildinfo.Version(), time.Now())
+	return list.Write(w, sbom.Subject{Name: "skerry/" + template, Tool: buildinfo.Version(), Time: time.Now()})
 }
 
 // parts lists what the image of a template is made of.

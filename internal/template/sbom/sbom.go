@@ -1,5 +1,5 @@
-// Package sbom lists what the image of a template is made of, as CycloneDX: packages of the system, of Python and of
-// JavaScript, each with version, licence and package URL.
+// Package sbom lists what an image or a program is made of, as CycloneDX and as SPDX: packages of the system, of Python
+// and of JavaScript, and Go modules, each with version, licence and package URL.
 package sbom
 
 import (
@@ -31,7 +31,7 @@ const (
 
 // Part is one package.
 type Part struct {
-	Kind    string // deb, apk, rpm, pypi or npm
+	Kind    string // deb, apk, rpm, pypi, npm or golang
 	Name    string
 	Version string
 	Arch    string // "" for every one
@@ -83,27 +83,53 @@ func compare(a, b Part) int {
 	return slices.Compare([]string{a.Kind, a.Name, a.Version, a.Arch, a.Licence}, []string{b.Kind, b.Name, b.Version, b.Arch, b.Licence})
 }
 
-// Write writes the list as CycloneDX 1.6 in JSON. name is the image's, tool the version of this program.
-func (l List) Write(w io.Writer, name, tool string, now time.Time) error {
+// Subject is what a list is of.
+type Subject struct {
+	Name    string // as people call it, for example skerry/base
+	Version string // "" when it has none
+	Program bool   // false: it is an image
+	Tool    string // version of the program that writes the list
+	Time    time.Time
+}
+
+// id is the same for the same list of the same subject, so that a release can be made again.
+func (l List) id(of Subject) uuid.UUID {
+	var text strings.Builder
+	fmt.Fprintln(&text, of.Name, of.Version, of.Tool, of.Time.UTC().Format(time.RFC3339), l.System, l.SystemVersion)
+	for _, p := range l.Parts {
+		fmt.Fprintln(&text, p)
+	}
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(text.String()))
+}
+
+// Write writes the list as CycloneDX 1.6 in JSON.
+func (l List) Write(w io.Writer, of Subject) error {
 	bom := cdx.NewBOM()
-	bom.SerialNumber = "urn:uuid:" + uuid.NewString()
+	bom.SerialNumber = "urn:uuid:" + l.id(of).String()
+	kind := cdx.ComponentTypeContainer
+	if of.Program {
+		kind = cdx.ComponentTypeApplication
+	}
 	bom.Metadata = &cdx.Metadata{
-		Timestamp: now.UTC().Format(time.RFC3339),
-		Component: &cdx.Component{BOMRef: "image", Type: cdx.ComponentTypeContainer, Name: name},
-		Tools:     &cdx.ToolsChoice{Components: &[]cdx.Component{{Type: cdx.ComponentTypeApplication, Name: "skerry", Version: tool}}},
+		Timestamp: of.Time.UTC().Format(time.RFC3339),
+		Component: &cdx.Component{BOMRef: "subject", Type: kind, Name: of.Name, Version: of.Version},
+		Tools:     &cdx.ToolsChoice{Components: &[]cdx.Component{{Type: cdx.ComponentTypeApplication, Name: "skerry", Version: of.Tool}}},
 	}
 	parts := make([]cdx.Component, 0, len(l.Parts)+1)
 	if l.System != "" {
 		parts = append(parts, cdx.Component{BOMRef: "system", Type: cdx.ComponentTypeOS, Name: l.System, Version: l.SystemVersion})
 	}
-	for _, p := range l.Parts {
+	for _, p := range l.unique() {
 		purl := l.purl(p)
 		parts = append(parts, cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: p.Name, Version: p.Version, PackageURL: purl, Licenses: licences(p)})
 	}
-	// A package that is there twice has one entry: the references must differ.
-	parts = slices.CompactFunc(parts, func(a, b cdx.Component) bool { return a.BOMRef == b.BOMRef })
 	bom.Components = &parts
 	return cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6)
+}
+
+// unique has one entry for a package that is there twice: the references must differ.
+func (l List) unique() []Part {
+	return slices.CompactFunc(slices.Clone(l.Parts), func(a, b Part) bool { return l.purl(a) == l.purl(b) })
 }
 
 // purl is the package's name in the form that scanners for vulnerabilities read.
@@ -114,6 +140,8 @@ func (l List) purl(p Part) string {
 		if l.System != "" {
 			where = url.PathEscape(l.System) + "/"
 		}
+	case "golang":
+		name = strings.ReplaceAll(name, "%2F", "/")
 	case "pypi":
 		name = url.PathEscape(strings.ReplaceAll(strings.ToLower(p.Name), "_", "-"))
 	case "npm":

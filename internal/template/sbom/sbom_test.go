@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+	spdx "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdxlib"
 )
 
 const listed = "o\tdebian\t12\t\t\ndeb\tlibc6\t2.36-9+deb12u10\tamd64\tGPL-2+;LGPL-2.1+\npypi\tPillow_Heif\t1.0\t\tMIT-CMU\n" +
@@ -21,7 +26,7 @@ func TestWrite(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	var out bytes.Buffer
-	if err := list.Write(&out, "skerry/x", "v1", time.Now()); err != nil {
+	if err := list.Write(&out, Subject{Name: "skerry/x", Tool: "v1", Time: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	var bom cdx.BOM
@@ -48,6 +53,63 @@ func TestWrite(t *testing.T) {
 		if got[purl] != want {
 			t.Errorf("%s: %s, want %s; there are %v", purl, got[purl], want, got)
 		}
+	}
+}
+
+// TestSPDX reads what it writes, with the same packages and package URLs as CycloneDX has.
+func TestSPDX(t *testing.T) {
+	list, err := Parse(strings.NewReader(listed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, again bytes.Buffer
+	of := Subject{Name: "skerry/x", Version: "1", Tool: "v1", Time: time.Unix(1, 0)}
+	if err := errors.Join(list.WriteSPDX(&out, of), list.WriteSPDX(&again, of)); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != again.String() {
+		t.Error("the same list has two texts")
+	}
+	doc, err := spdx.Read(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spdxlib.ValidateDocument(doc); err != nil {
+		t.Error(err)
+	}
+	got := map[string]string{}
+	for _, p := range doc.Packages {
+		for _, r := range p.PackageExternalReferences {
+			got[r.Locator] = p.PackageLicenseComments
+		}
+	}
+	if len(doc.Packages) != 6 || len(got) != 4 || got["pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64"] != "the package says: GPL-2+;LGPL-2.1+" {
+		t.Errorf("%d packages, %v", len(doc.Packages), got)
+	}
+}
+
+// TestProgram lists the modules of the program that writes the lists of a release.
+func TestProgram(t *testing.T) {
+	self := filepath.Join(t.TempDir(), "sbom")
+	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", self, "github.com/skerry-sandbox/skerry/deploy/packages/sbom").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	var list List
+	if err := errors.Join(list.AddProgram(self, "9.9.9"), list.AddProgram(self, "9.9.9")); err != nil {
+		t.Fatal(err)
+	}
+	var purls []string
+	for _, p := range list.Parts {
+		purls = append(purls, list.purl(p))
+	}
+	all := strings.Join(purls, "\n") + "\n"
+	for _, want := range []string{"pkg:golang/stdlib@" + strings.TrimPrefix(runtime.Version(), "go"), "pkg:golang/github.com/skerry-sandbox/skerry@9.9.9", "pkg:golang/github.com/google/uuid@v"} {
+		if strings.Count(all, want) != 1 {
+			t.Errorf("%s is not there once, but: %s", want, all)
+		}
+	}
+	if err := list.AddProgram(filepath.Join(t.TempDir(), "none"), "1"); err == nil {
+		t.Error("a file that is not there was read")
 	}
 }
 
