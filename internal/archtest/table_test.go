@@ -260,6 +260,7 @@ var table = []row{
 	{"bench", "attack/bomb audit api/auth policy sandbox store driver/containerd/containerdtest /sandbox-templates", "the whole is measured through its public API; what rights and records cost, by who judges and writes them"},
 	{"bench/chaos", "audit driver/containerd/containerdtest driver/docker/dockertest audit/verify /sdk/go/packs", "the whole is harmed from outside; what it recorded is read by who wrote it"},
 	{"bench/fleet", "audit tools/bridge tools/codeapi driver/memory config/extensions api/rest tools/hub orchestrator instance/lifecycle ownership/peer tools/call instance policy prompt ownership/replica sandbox service sandboxapi/... skills store observe/metrics", "a server on the memory driver: it wires all parts, as cmd does"},
+	{"deploy/packages/sbom", "template/sbom", "it writes the lists of a release; what is in them, others know"},
 	{"deploy/helm", "driver/kubernetes template", "a chart is text; its tests read it, and compare its rights with those that the driver needs"},
 	{"sandbox-templates", "", "files, and nothing else"},
 	{"sdk/go", "", "programs of others import it, so it knows the public API and nothing of ours"},
