@@ -70,6 +70,9 @@ func TestSPDX(t *testing.T) {
 	if out.String() != again.String() {
 		t.Error("the same list has two texts")
 	}
+	if strings.Contains(out.String(), "DocumentRef-") {
+		t.Error("a part is named as one of another document")
+	}
 	doc, err := spdx.Read(&out)
 	if err != nil {
 		t.Fatal(err)

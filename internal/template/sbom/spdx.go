@@ -48,7 +48,7 @@ func (l List) WriteSPDX(w io.Writer, of Subject) error {
 }
 
 func contain(doc *v2_3.Document, root common.DocElementID, p *v2_3.Package) {
-	id := common.MakeDocElementID("Package", fmt.Sprint(len(doc.Packages)))
+	id := common.MakeDocElementID("", fmt.Sprintf("Package-%d", len(doc.Packages)))
 	p.PackageSPDXIdentifier, p.PackageDownloadLocation = id.ElementRefID, none
 	doc.Packages = append(doc.Packages, p)
 	doc.Relationships = append(doc.Relationships, &v2_3.Relationship{RefA: root, RefB: id, Relationship: common.TypeRelationshipContains})
