@@ -23,7 +23,8 @@
 #     machine  qemu and what makes the disk of a machine with systemd, from Debian
 #     linters  golangci-lint, from its Go module
 #     release  what makes and tries a release: goreleaser and nfpm, from their Go modules; rpm, jq and qemu's user
-#              mode, from Debian
+#              mode, from Debian; what reads lists of parts, from PyPI
+#     compose  Docker Compose, from its Go module
 #     rust     what the tests of the Rust crate need besides cargo: OpenSSH, from Debian
 #
 # Debian packages and runsc go where Debian puts them, all else into $SKERRY_CACHE (default
@@ -58,7 +59,7 @@ step() {
 # folders makes the folders of the cache, for the user who runs this.
 folders() {
   local dir
-  for dir in bin log mcp mcp-many containerd clients e2b; do
+  for dir in bin log mcp mcp-many containerd clients e2b compose; do
     [ -w "$cache/$dir" ] && continue
     asroot mkdir -p "$cache/$dir"
     [ -w "$cache/$dir" ] || asroot chown -R "$(id -u)" "$cache/$dir"
@@ -164,6 +165,19 @@ build_release() {
   printf '%s\n' "${release_tools[*]}" >"$cache/bin/release.stamp"
 }
 
+compose=github.com/docker/compose/v5 compose_version=v5.6.0
+
+# go install refuses this module, because it excludes versions of others. So a module of its own builds the program.
+build_compose() {
+  local dir=$cache/compose/module
+  rm -rf "$dir"
+  mkdir -p "$dir" "$cache/compose/cli-plugins"
+  (cd "$dir" && go mod init compose && go get -tool $compose/cmd@$compose_version &&
+    CGO_ENABLED=0 go build -ldflags "-s -w -X $compose/internal.Version=$compose_version" -o "$cache/compose/cli-plugins/docker-compose" $compose/cmd) || return
+  rm -rf "$dir"
+  echo $compose_version >"$cache/compose/stamp"
+}
+
 llm_sandbox='llm-sandbox[docker]==0.3.46'
 
 fetch_rivals() {
@@ -264,7 +278,9 @@ for what in "$@"; do
   release)
     debian release rpm=rpm qemu-aarch64-static=qemu-user-static mmdebstrap=mmdebstrap jq=jq openssl=openssl
     stamped "$cache/bin/release.stamp" "${release_tools[*]}" || step release "goreleaser and nfpm, from their Go modules (3 to 6 minutes)" build_release
+    python sbom test/release/requirements.txt "what reads lists of parts, from PyPI (half a minute)"
     ;;
+  compose) stamped "$cache/compose/stamp" $compose_version || step compose "Docker Compose $compose_version, from its Go module (1 to 5 minutes)" build_compose ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
   *) die "unknown: $what" ;;
   esac

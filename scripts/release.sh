@@ -62,17 +62,39 @@ share() {
 built() { compgen -G "$work/goreleaser/$1_linux_$2*/$1"; }
 
 programs() {
-  say "programs for amd64 and arm64, archives, packages"
+  say "programs for amd64 and arm64, the command line for macOS and Windows, archives, packages"
   mkdir -p "$work"
   CGO_ENABLED=0 go build -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/platform/buildinfo.version=$version" -o "$work/skerry" ./cmd/skerry
   share
   goreleaser release --snapshot --clean --skip=publish,announce >"$work/goreleaser.log" 2>&1 || { tail -40 "$work/goreleaser.log" >&2; die "goreleaser failed"; }
-  cp "$work"/goreleaser/*.tar.gz "$work"/goreleaser/*.deb "$work"/goreleaser/*.rpm "$dist/"
-  local arch
+  cp "$work"/goreleaser/*.{tar.gz,zip,deb,rpm} "$dist/"
+  local arch client
+  for client in darwin_amd64 darwin_arm64 windows_amd64; do
+    bill "$dist/skerry_${version}_$client" skerry -program "$(compgen -G "$work/goreleaser/client_$client*/skerry*")"
+  done
   for arch in amd64 arm64; do
+    bill "$dist/skerry_${version}_linux_$arch" skerry -program "$(built skerry $arch)" "$(built skerry-sandboxd $arch)" "$(built skerry-bridge $arch)"
     own_image server $arch
     own_image bridge $arch
   done
+}
+
+# bill FILE NAME [FLAG…] [PROGRAM…] writes what a file of the release is made of beside it, as CycloneDX and as SPDX.
+bill() {
+  local out=$1 name=$2
+  shift 2
+  "$work/sbom" -of "$name" -version "$version" -time "$SOURCE_DATE_EPOCH" -out "$out" "$@" || die "the list of parts of $name"
+}
+
+# parts ROOTFS prints the packages of an image's root file system, by its own programs: in namespaces, without network.
+parts() {
+  # shellcheck disable=SC2016 # the inner shell expands it
+  unshare --mount --pid --net --ipc --fork --kill-child --propagation private bash -euc '
+    mount --bind -o ro "$1" "$1"
+    mount -t tmpfs tmpfs "$1/dev"
+    mknod -m 666 "$1/dev/null" c 1 3
+    exec chroot "$1" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/ LANG=C.UTF-8 setpriv --reuid 65534 --regid 65534 --clear-groups sh -s' \
+    bash "$1" <internal/template/sbom/list.sh
 }
 
 # own_image NAME ARCHITECTURE makes the image server or bridge, as the Dockerfile has it.
@@ -94,6 +116,14 @@ own_image() {
   esac
   find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
   images/archive.sh "$root" "skerry/$1:$version" "$2" "$file" "$config" >"${file%.tar}.digest"
+  case $1 in
+  server)
+    # Its certificates are those of Debian's package.
+    parts "$cache/images/base/rootfs" | awk -F '\t' '$1 != "deb" && $1 != "npm" && $1 != "pypi" || $2 == "ca-certificates"' >"$work/list"
+    bill "${file%.tar}" skerry/server -list "$work/list" "$root"/usr/local/bin/*
+    ;;
+  bridge) bill "${file%.tar}" skerry/bridge "$root"/skerry* ;;
+  esac
   rm -rf "$root"
 }
 
@@ -115,6 +145,8 @@ template_images() {
     file=$dist/skerry-image-${image}_${version}_linux_$arch
     cp "$packed.tar" "$file.tar"
     cp "$packed.digest" "$file.digest"
+    parts "$home/rootfs" >"$work/list"
+    bill "$file" "skerry/$image" -list "$work/list"
     say "image $image: packages"
     for packager in deb rpm; do
       IMAGE=$image ARCH=$arch ARCHIVE=$file.tar nfpm package -f deploy/packages/image.yaml -p $packager -t "$dist/" >"$work/nfpm.log" 2>&1 ||
@@ -182,6 +214,7 @@ scripts/install.sh release
 parts=("$@")
 [ $# -gt 0 ] || { parts=(programs images sdk chart); rm -rf "$dist"; }
 mkdir -p "$dist" "$work"
+CGO_ENABLED=0 go build -o "$work/sbom" ./deploy/packages/sbom
 for part in "${parts[@]}"; do
   case $part in
   programs) [ -f "$cache/images/base/stamp" ] || images/build.sh base; programs ;;
