@@ -3,7 +3,7 @@
 # network namespace that has no way out. Needs root.
 #
 #   test/release/check.sh            everything
-#   test/release/check.sh PART…      with the release in dist/: files, debian-12, debian-13, archive, rpm, arm64
+#   test/release/check.sh PART…      with the release in dist/: files, debian-12, debian-13, upgrade, archive, rpm, arm64
 #
 # RELEASE=folder takes a release that is there, which skerry.pub beside it verifies. BARE=folder keeps the Debians there,
 # for the next run while you work on this.
@@ -24,7 +24,7 @@ fail() { printf 'FAILED: %s\n' "$*"; exit 1; }
 parts=("$@")
 dist=${RELEASE:-$root/dist}
 if [ $# -eq 0 ]; then
-  parts=(files debian-12 debian-13 archive rpm arm64)
+  parts=(files debian-12 debian-13 upgrade archive rpm arm64)
   if [ -z "${RELEASE:-}" ]; then
     say "making a release"
     openssl ecparam -name prime256v1 -genkey -noout -out "$work/key.pem"
@@ -72,8 +72,28 @@ files() {
   diff <(jq -r '.subject[] | .digest.sha256 + "  " + .name' "$work/statement") "$dist/checksums.txt" || fail "the provenance has other files than checksums.txt"
   [ "$(jq -r '.predicate.buildDefinition.resolvedDependencies[0].digest.gitCommit' "$work/statement")" = "$(git -C "$root" rev-parse HEAD)" ] || fail "the provenance has another commit"
   ok "checksums.txt has $(wc -l <"$dist/checksums.txt") files; its signature and that of the provenance hold"
+  "$SKERRY_CACHE/sbom/bin/python" "$here/sbom.py" "$dist"
+  elsewhere
   clients
   images
+}
+
+# elsewhere: the command line for macOS and Windows is for them, and of this release.
+elsewhere() {
+  local at=$work/elsewhere target
+  mkdir "$at"
+  for target in darwin_amd64 darwin_arm64; do tar -xzf "$dist/skerry_${version}_$target.tar.gz" -C "$at" && mv "$at/skerry" "$at/$target"; done
+  python3 -m zipfile -e "$dist/skerry_${version}_windows_amd64.zip" "$at/windows_amd64"
+  mv "$at"/windows_amd64/skerry/* "$at/windows_amd64/"
+  rmdir "$at/windows_amd64/skerry"
+  for target in darwin_amd64 darwin_arm64 windows_amd64; do
+    go version -m "$at/$target"/skerry* | awk -v want="${target/_/ }" '$2 ~ /^GOOS=/ { os = substr($2, 6) } $2 ~ /^GOARCH=/ { arch = substr($2, 8) } END { exit os " " arch != want }' || fail "the program for $target"
+    grep -aq "$version" "$at/$target"/skerry{,.exe} 2>/dev/null || fail "the program for $target is not of $version"
+    [ "$target" != windows_amd64 ] || [ -f "$at/$target/skerry.exe" ] || fail "the program for Windows is no skerry.exe"
+    [ -f "$at/$target/LICENSE" ] || fail "the archive for $target has no licence"
+    grep -q "  skerry_${version}_$target\." "$dist/checksums.txt" || fail "checksums.txt has no archive for $target"
+  done
+  ok "the command line for macOS and Windows: 3 archives"
 }
 
 # clients installs the packages of the clients as users do.
@@ -114,6 +134,24 @@ debian() { # SUITE
   rm -rf --one-file-system "$at"
 }
 
+# upgrade: from this release to one with a higher version, and back. The package of that is this release's, with programs
+# that say so and a line more in its settings.
+upgrade() {
+  local at higher=9.9.9 newer=$work/newer program
+  at=$(fresh upgrade bookworm)
+  dpkg-deb -R "$dist"/skerry_*_"$arch".deb "$newer"
+  sed -i "s/^Version: .*/Version: $higher/" "$newer/DEBIAN/control"
+  for program in skerry skerry-sandboxd; do
+    CGO_ENABLED=0 go -C "$root" build -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/platform/buildinfo.version=$higher" -o "$newer/usr/bin/$program" "./cmd/$program"
+  done
+  echo '# of the newer package' >>"$newer/etc/skerry/skerry.yaml"
+  (cd "$newer" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | xargs -0 md5sum >DEBIAN/md5sums)
+  dpkg-deb --root-owner-group -Znone -b "$newer" "$work/newer.deb" >/dev/null
+  rm -rf "$newer"
+  inside "$at" upgrade "$work/newer.deb" "$higher"
+  rm -rf --one-file-system "$at"
+}
+
 # archive: install.sh, and what it refuses.
 archive() {
   local at
@@ -147,7 +185,7 @@ arm64() {
 for part in "${parts[@]}"; do
   say "$part"
   case $part in
-  files | archive | arm64) "$part" ;;
+  files | upgrade | archive | arm64) "$part" ;;
   debian-12) debian bookworm ;;
   debian-13) debian trixie ;;
   rpm) rpm_package ;;

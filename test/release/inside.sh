@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What check.sh runs in namespaces of its own: inside.sh ROOT RELEASE package deb|rpm, or archive. The programs of this
+# What check.sh runs in namespaces of its own: inside.sh ROOT RELEASE package deb|rpm, archive, or
+# upgrade NEWER.deb VERSION. The programs of this
 # script are the host's; what belongs to the test runs in ROOT.
 set -euo pipefail
 at=$1 dist=$2 what=$3
@@ -18,9 +19,11 @@ mount -o remount,bind,ro "$at/release"
 mount -t tmpfs tmpfs "$at/run"
 ip link set lo up
 server=
+holder=
 group=skerry-release-$$-$RANDOM
 cleanup() {
   [ -z "$server" ] || kill -9 "$server" 2>/dev/null || true
+  [ -z "$holder" ] || { kill -9 "$holder" && wait "$holder"; } 2>/dev/null || true
   find /sys/fs/cgroup -depth -type d -path "*$group*" -exec rmdir {} + 2>/dev/null || true
 }
 trap cleanup EXIT
@@ -30,7 +33,7 @@ run() { chroot "$at" "${environment[@]}" "$@"; }
 absent() { for p in "$@"; do ! run /bin/sh -c "command -v $p" >/dev/null || fail "this file system has $p, so it shows nothing"; done; }
 
 # serve UNIT starts the server as a unit of systemd does. Its root is the root of its mounts, because the kernel makes no
-# user namespace in a chroot.
+# user namespace in a chroot. The mounts are those of one process, so that the next server sees what a former one mounted.
 serve() {
   local line settings=() command=()
   while read -r line; do settings+=("$line"); done < <(sed -n 's/^Environment=//p' "$at$1")
@@ -38,8 +41,12 @@ serve() {
   read -ra command <<<"$(sed -n 's/^ExecStart=//p' "$at$1")"
   # A group of the test's own: the name of the unit's is a running server's on this machine.
   # shellcheck disable=SC2016 # the inner shell expands it
-  unshare --mount --propagation private bash -euc 'cd "$1"; shift; pivot_root . mnt; cd /; umount -l /mnt; exec "$@"' bash "$at" \
-    "${environment[@]}" "${settings[@]}" SKERRY_CGROUP_PARENT="$group" "${command[@]}" >"$at/server.log" 2>&1 &
+  if [ -z "$holder" ]; then
+    unshare --mount --propagation private bash -euc 'cd "$1"; pivot_root . mnt; cd /; umount -l /mnt; : >/run/mounted; exec sleep infinity' bash "$at" &
+    holder=$!
+    until [ -e "$at/run/mounted" ]; do kill -0 "$holder" || fail "no mounts of a server"; sleep 0.1; done
+  fi
+  nsenter --mount="$at/proc/$holder/ns/mnt" --root="$at/proc/$holder/root" --wd="$at/proc/$holder/root" "${environment[@]}" "${settings[@]}" SKERRY_CGROUP_PARENT="$group" "${command[@]}" >"$at/server.log" 2>&1 &
   server=$!
 }
 
@@ -59,6 +66,11 @@ first_exec() {
 
 stop() {
   curl -fsS --max-time 60 -X DELETE "http://127.0.0.1:$port/api/threads/first" >/dev/null || fail "the thread is not deleted"
+  leave
+}
+
+# leave ends the server as systemd does, and its sandboxes go on.
+leave() {
   kill -TERM "$server"
   wait "$server" || fail "the server ended with $?"
   server=
@@ -108,6 +120,68 @@ package() {
   [ ! -e "$at/var/cache/skerry/images/base/rootfs" ] || fail "the unpacked image is left over"
   [ -d "$at/var/lib/skerry/tenants" ] || fail "a removal deleted the data folder"
   ok "$1: an upgrade keeps the settings, a removal keeps the data"
+}
+
+# said COMMAND prints what a command in the thread says, once a server answers.
+said() {
+  local answer until=$((SECONDS + 120))
+  while ! answer=$(curl -fsS --max-time 60 -H 'Content-Type: application/json' -d "$(jq -n --arg command "$1" '{command: $command, leave_processes: true, timeout_s: 30}')" \
+    "http://127.0.0.1:$port/api/threads/first/exec" 2>"$at/curl.log"); do
+    kill -0 "$server" 2>/dev/null || fail "the server ended"
+    [ $SECONDS -lt $until ] || fail "no exec within two minutes: $(cat "$at/curl.log")"
+    sleep 0.2
+  done
+  jq -e '.exit_code == 0' <<<"$answer" >/dev/null || fail "$1: $answer"
+  jq -r .stdout <<<"$answer"
+}
+
+# upgrade: the package of a higher version over one that runs, and back. The thread, its live sandbox with a process, and
+# what an administrator changed stay.
+upgrade() {
+  local newer=$1 higher=$2 lower files unit=/usr/lib/systemd/system/skerry.service pid seen
+  # What unattended-upgrades says to dpkg, so that it does not ask.
+  local kept=(--force-confdef --force-confold)
+  files=("$dist"/skerry_*_"$(dpkg --print-architecture)".deb "$dist"/skerry-image-base_*_"$(dpkg --print-architecture)".deb)
+  files=("${files[@]/#$dist//release}")
+  run dpkg -i "${files[@]}" >"$at/install.log" 2>&1 || { cat "$at/install.log"; fail "dpkg -i"; }
+  lower=$(run skerry version)
+  sed -i 's/^#\{0,1\}log_level:.*/log_level: debug/' "$at/etc/skerry/skerry.yaml"
+  echo '# mine' >>"$at/etc/skerry/skerry.yaml"
+  cp "$at/etc/skerry/skerry.yaml" "$at/mine.yaml"
+  serve "$unit"
+  first_exec
+  # shellcheck disable=SC2016 # for the shell in the sandbox
+  pid=$(said 'echo kept >/mnt/user-data/workspace/kept; echo alive >/tmp/alive; nohup sleep 100000 >/dev/null 2>&1 & echo $!')
+
+  cp "$newer" "$at/newer.deb"
+  run dpkg "${kept[@]}" -i /newer.deb >"$at/install.log" 2>&1 || { cat "$at/install.log"; fail "dpkg -i of the newer package"; }
+  [ "$(run skerry version)" = "skerry $higher" ] || fail "after the upgrade: $(run skerry version)"
+  [ "$(said 'cat /tmp/alive')" = alive ] || fail "the server that runs lost its sandbox by the upgrade"
+  cmp "$at/mine.yaml" "$at/etc/skerry/skerry.yaml" || fail "the upgrade changed skerry.yaml"
+  grep -q '^# of the newer package' "$at/etc/skerry/skerry.yaml.dpkg-dist" || fail "the settings of the newer package are not beside the old ones"
+  leave
+  serve "$unit"
+  seen=$(said "cat /mnt/user-data/workspace/kept /tmp/alive; kill -0 $pid && echo runs" | xargs)
+  [ "$seen" = "kept alive runs" ] || fail "after the upgrade the sandbox has: $seen"
+  [ "$(curl -fsS --max-time 30 "http://127.0.0.1:$port/api/threads" | jq -r '[.items[].thread_id] | join(" ")')" = first ] || fail "the list of threads after the upgrade"
+  ok "$lower to $higher: the data folder opens, thread and file are there, the sandbox with its process is adopted, skerry.yaml is the administrator's"
+
+  leave
+  run dpkg "${kept[@]}" -i "${files[0]}" >"$at/install.log" 2>&1 || { cat "$at/install.log"; fail "dpkg -i of the older package"; }
+  [ "$(run skerry version)" = "$lower" ] || fail "after the way back: $(run skerry version)"
+  cmp "$at/mine.yaml" "$at/etc/skerry/skerry.yaml" || fail "the way back changed skerry.yaml"
+  serve "$unit"
+  seen=$(said "cat /mnt/user-data/workspace/kept /tmp/alive; kill -0 $pid && echo runs" | xargs)
+  [ "$seen" = "kept alive runs" ] || fail "after the way back the sandbox has: $seen"
+  ok "and back to $lower, with the same sandbox: both read the format $(cat "$at/var/lib/skerry/format")"
+
+  stop
+  echo 99 >"$at/var/lib/skerry/format"
+  serve "$unit"
+  ! wait "$server" || fail "a server opened the data folder of a newer one"
+  server=
+  grep -q 'a newer Skerry wrote it' "$at/server.log" || fail "a server does not say why it refuses the data folder of a newer one"
+  ok "refused: a data folder that a newer format is in ($(grep -o '/var/lib/skerry has format.*' "$at/server.log" | head -1 | cut -c1-150))"
 }
 
 # tampered FILE COMMAND… : install.sh refuses a release with this change, and installs nothing.
