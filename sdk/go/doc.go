@@ -28,4 +28,6 @@
 // server sends a sign of life every 15 s.
 //
 // A Client and a Thread may be used by many goroutines at once.
+//
+// Locks: warned.mu guards which deprecated routes the program was told of; no other is taken under it.
 package skerry
