@@ -15,7 +15,7 @@ func TestReadme(t *testing.T) {
 	need(t, have("curl"), "curl")
 	blocks := docblock.Marked(t)
 	wants := [][]string{
-		{`\ncode-api\nplugins\nskills\nuser-data\n`, `"stdout":"42\n"`, `"content":"hi"`, `"action":"execute_code"`},
+		{`\ncode-api\ndata\nmemory\nplugins\nskills\nuser-data\n`, `"stdout":"42\n"`, `"content":"hi"`, `"action":"execute_code"`},
 		{"ok       template base: ", "is ready\n", "\nA server can serve here: 0 problems, "},
 		{"sk_"},
 	}
