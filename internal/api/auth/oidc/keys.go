@@ -181,43 +181,41 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 }
 
 func (s *keySet) get(ctx context.Context, url string, v any) error {
-	if path, ok := keysFile(url); ok {
-		_, raw, err := lockedfile.Read(path, maxDocument)
-		switch {
-		case err != nil:
-			return err
-		case len(raw) > maxDocument:
-			return fmt.Errorf("%s: more than %d bytes", path, maxDocument)
-		}
-		if err := json.Unmarshal(raw, v); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		return nil
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", "application/json")
-	res, err := s.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", url, res.Status)
-	}
-	raw, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	what, raw, err := s.read(ctx, url)
 	switch {
 	case err != nil:
 		return err
 	case len(raw) > maxDocument:
-		return fmt.Errorf("GET %s: more than %d bytes", url, maxDocument)
+		return fmt.Errorf("%s: more than %d bytes", what, maxDocument)
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return fmt.Errorf("GET %s: %w", url, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+// read returns at most maxDocument+1 bytes of a document, and what an error calls it.
+func (s *keySet) read(ctx context.Context, url string) (what string, raw []byte, err error) {
+	if path, ok := keysFile(url); ok {
+		_, raw, err = lockedfile.Read(path, maxDocument)
+		return path, raw, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := s.client.Do(req)
+	if err != nil {
+		return "", nil, err
+	}
+	defer res.Body.Close()
+	what = "GET " + url
+	if res.StatusCode != http.StatusOK {
+		return what, nil, fmt.Errorf("%s: %s", what, res.Status)
+	}
+	raw, err = io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	return what, raw, err
 }
 
 // fits reports whether a key is one for an algorithm: of its kind, of its size, and meant for signatures.
