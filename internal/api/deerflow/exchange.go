@@ -70,46 +70,24 @@ func (x *exchange) finish(err error) {
 	if err == nil {
 		return
 	}
-	var e *inprocess.Refusal
 	var many *auth.TooMany
-	switch status := sandbox.HTTPStatus(err); {
-	case errors.As(err, &e):
-		if e.RetryAfter != "" {
-			x.w.Header().Set("Retry-After", e.RetryAfter)
-		}
-		fail(x.w, e.Status, e.Code, e.Detail)
-	case errors.As(err, &many):
+	if errors.As(err, &many) {
 		x.w.Header().Set("Retry-After", strconv.Itoa(many.Seconds()))
 		fail(x.w, http.StatusTooManyRequests, string(sandbox.QuotaExceeded), many.Error())
-	case status == http.StatusInternalServerError:
-		fail(x.w, http.StatusInternalServerError, string(sandbox.Internal), "the server failed; its log says why")
-	default:
-		detail := err.Error()
-		var own *sandbox.Error
-		if errors.As(err, &own) {
-			detail = own.Detail
-		}
-		fail(x.w, status, string(sandbox.KindOf(err)), detail)
+		return
 	}
+	status, code, detail := inprocess.Reason(x.w, err)
+	fail(x.w, status, code, detail)
 }
 
 // fail answers with an error, as the provisioner (detail) and the all-in-one sandbox (success, message) do.
 func fail(w http.ResponseWriter, status int, code, detail string) {
-	write(w, status, map[string]any{"success": false, "message": detail, "data": nil, "detail": detail, "code": code})
-}
-
-func write(w http.ResponseWriter, status int, v any) {
-	// The deadline of the request before, on the same connection, may have passed.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTime)) // fails where there is no connection
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client is gone when this fails
+	inprocess.Write(w, status, map[string]any{"success": false, "message": detail, "data": nil, "detail": detail, "code": code})
 }
 
 // ok answers as the all-in-one sandbox does.
 func (x *exchange) ok(data any) error {
-	write(x.w, http.StatusOK, map[string]any{"success": true, "message": "done", "data": data})
+	inprocess.Write(x.w, http.StatusOK, map[string]any{"success": true, "message": "done", "data": data})
 	return nil
 }
 

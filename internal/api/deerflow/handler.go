@@ -56,7 +56,7 @@ func New(o Options) (http.Handler, error) {
 	a.mux.Handle("/", o.API)
 	a.mux.HandleFunc(prefix+"/", unknown)
 	a.mux.HandleFunc("GET "+prefix+"/health", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, map[string]string{"status": "ok"})
+		inprocess.Write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	a.provisioner("GET /api/capabilities", a.capabilities)
 	a.provisioner("POST /api/sandboxes", a.create)
@@ -74,18 +74,7 @@ func New(o Options) (http.Handler, error) {
 	a.sandbox("POST /v1/file/find", a.find)
 	a.sandbox("POST /v1/file/list", a.listFiles)
 	a.sandbox("POST /v1/file/grep", a.grep)
-	return a.skipping(), nil
-}
-
-// skipping keeps the API's own paths from the mux, which would redirect paths that are not clean.
-func (a *adapter) skipping() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == prefix || strings.HasPrefix(r.URL.Path, prefix+"/") {
-			a.mux.ServeHTTP(w, r)
-			return
-		}
-		a.API.ServeHTTP(w, r)
-	})
+	return inprocess.Below(prefix, a.mux, a.API), nil
 }
 
 // provisioner adds a route of the provisioner. Its handler runs when the API has taken the key.

@@ -100,7 +100,7 @@ func (x *exchange) shown(d auth.Derived, s *sandbox.Info) provisioned {
 }
 
 func (*adapter) capabilities(x *exchange) error {
-	write(x.w, http.StatusOK, map[string]bool{"lark_cli_init_image": false, "lark_cli_broker_image": false})
+	inprocess.Write(x.w, http.StatusOK, map[string]bool{"lark_cli_init_image": false, "lark_cli_broker_image": false})
 	return nil
 }
 
@@ -124,7 +124,7 @@ func (a *adapter) create(x *exchange) error {
 	if err := x.into(put, &got); err != nil {
 		return err
 	}
-	write(x.w, http.StatusOK, x.shown(d, got.Sandbox))
+	inprocess.Write(x.w, http.StatusOK, x.shown(d, got.Sandbox))
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (a *adapter) get(x *exchange) error {
 	if got.Sandbox == nil {
 		return noSandbox(x)
 	}
-	write(x.w, http.StatusOK, x.shown(d, got.Sandbox))
+	inprocess.Write(x.w, http.StatusOK, x.shown(d, got.Sandbox))
 	return nil
 }
 
@@ -180,7 +180,7 @@ func (a *adapter) list(x *exchange) error {
 			items = append(items, x.shown(d, s))
 		}
 	}
-	write(x.w, http.StatusOK, map[string]any{"sandboxes": items, "count": len(items)})
+	inprocess.Write(x.w, http.StatusOK, map[string]any{"sandboxes": items, "count": len(items)})
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (a *adapter) remove(x *exchange) error {
 	gone := map[string]any{"ok": true, "sandbox_id": x.r.PathValue("sandbox")}
 	d, err := a.derived(x)
 	if errors.Is(err, sandbox.NotFound) {
-		write(x.w, http.StatusOK, gone)
+		inprocess.Write(x.w, http.StatusOK, gone)
 		return nil
 	}
 	if err == nil {
@@ -227,6 +227,6 @@ func (a *adapter) remove(x *exchange) error {
 	if err != nil && (!errors.As(err, &e) || e.Status != http.StatusNotFound) {
 		return err
 	}
-	write(x.w, http.StatusOK, gone)
+	inprocess.Write(x.w, http.StatusOK, gone)
 	return nil
 }

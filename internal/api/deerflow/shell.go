@@ -27,7 +27,7 @@ func (*adapter) about(x *exchange) error {
 	if phase(got.Sandbox) != "Running" {
 		return sandbox.Errorf(sandbox.Unavailable, "the sandbox does not run")
 	}
-	write(x.w, http.StatusOK, map[string]any{
+	inprocess.Write(x.w, http.StatusOK, map[string]any{
 		"success": true, "message": "done", "data": nil, "home_dir": sandbox.HomeDir, "workspace": sandbox.WorkspaceDir, "version": version,
 		"detail": map[string]any{
 			"system": map[string]any{

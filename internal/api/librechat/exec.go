@@ -179,7 +179,7 @@ func (a *adapter) exec(c *call) error {
 		}
 		out.Files = append(out.Files, outFile{ID: fileID(name), Name: name, Session: thread, Older: thread, Size: f.Bytes})
 	}
-	write(c.W, http.StatusOK, out)
+	inprocess.Write(c.W, http.StatusOK, out)
 	return nil
 }
 

@@ -105,14 +105,14 @@ func (*adapter) list(c *call) error {
 		for _, f := range all {
 			names = append(names, show(session, f).Name)
 		}
-		write(c.W, http.StatusOK, names)
+		inprocess.Write(c.W, http.StatusOK, names)
 		return nil
 	}
 	items := []shown{}
 	for _, f := range all {
 		items = append(items, show(session, f))
 	}
-	write(c.W, http.StatusOK, items)
+	inprocess.Write(c.W, http.StatusOK, items)
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (*adapter) object(c *call) error {
 	if err != nil {
 		return err
 	}
-	write(c.W, http.StatusOK, show(session, f))
+	inprocess.Write(c.W, http.StatusOK, show(session, f))
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (*adapter) remove(c *call) error {
 	if _, err := c.do(inprocess.Request{Method: http.MethodDelete, Path: "/api/threads/" + session + "/files", Query: inWorkspace(f.name)}); err != nil {
 		return err
 	}
-	write(c.W, http.StatusOK, map[string]string{"message": "File deleted successfully"})
+	inprocess.Write(c.W, http.StatusOK, map[string]string{"message": "File deleted successfully"})
 	return nil
 }
 
@@ -173,7 +173,7 @@ func (*adapter) upload(c *call) error {
 	if err != nil {
 		return err
 	}
-	write(c.W, http.StatusOK, map[string]any{"message": "success", "session_id": session, "storage_session_id": session, "files": files})
+	inprocess.Write(c.W, http.StatusOK, map[string]any{"message": "success", "session_id": session, "storage_session_id": session, "files": files})
 	return nil
 }
 
@@ -207,7 +207,7 @@ func (*adapter) uploadBatch(c *call) error {
 	default:
 		message = "partial_success"
 	}
-	write(c.W, http.StatusOK, map[string]any{
+	inprocess.Write(c.W, http.StatusOK, map[string]any{
 		"message": message, "session_id": session, "storage_session_id": session, "files": files, "succeeded": len(files) - failed, "failed": failed,
 	})
 	return nil

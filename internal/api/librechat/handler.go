@@ -12,7 +12,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"regexp"
@@ -31,11 +30,8 @@ const idLength = 21
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{21}$`)
 
-// answerTime is how long an answer may take to be sent, and requestTime a request to arrive.
-const (
-	answerTime  = 2 * time.Minute
-	requestTime = 10 * time.Minute
-)
+// requestTime is how long a request may take to arrive.
+const requestTime = 10 * time.Minute
 
 // Options of New.
 type Options struct {
@@ -58,7 +54,7 @@ func New(o Options) (http.Handler, error) {
 	a := &adapter{Options: o, mux: http.NewServeMux()}
 	a.mux.HandleFunc(prefix+"/", unknown)
 	a.mux.HandleFunc("GET "+prefix+"/health", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, map[string]string{"status": "ok"})
+		inprocess.Write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	a.route("POST /exec", a.exec)
 	a.route("POST /upload", a.upload)
@@ -67,18 +63,7 @@ func New(o Options) (http.Handler, error) {
 	a.route("GET /files/{session}", a.list)
 	a.route("GET /sessions/{session}/objects/{file}", a.object)
 	a.route("DELETE /files/{session}/{file}", a.remove)
-	return a.skipping(), nil
-}
-
-// skipping keeps the API's own paths from the mux, which would redirect paths that are not clean.
-func (a *adapter) skipping() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, prefix+"/") {
-			a.mux.ServeHTTP(w, r)
-			return
-		}
-		a.API.ServeHTTP(w, r)
-	})
+	return inprocess.Below(prefix, a.mux, a.API), nil
 }
 
 // call is one request of LibreChat.
@@ -149,30 +134,8 @@ func fileID(path string) string { return digest("file", path) }
 
 // fail answers with an error.
 func fail(w http.ResponseWriter, err error) {
-	status, detail, code := sandbox.HTTPStatus(err), err.Error(), string(sandbox.KindOf(err))
-	var refused *inprocess.Refusal
-	var own *sandbox.Error
-	switch {
-	case errors.As(err, &refused):
-		if refused.RetryAfter != "" {
-			w.Header().Set("Retry-After", refused.RetryAfter)
-		}
-		status, detail, code = refused.Status, refused.Detail, refused.Code
-	case status == http.StatusInternalServerError:
-		detail = "the server failed; its log says why"
-	case errors.As(err, &own):
-		detail = own.Detail
-	}
-	write(w, status, map[string]string{"error": detail, "code": code})
-}
-
-func write(w http.ResponseWriter, status int, v any) {
-	// The deadline of the request before, on the same connection, may have passed.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails where there is no connection
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client is gone when this fails
+	status, code, detail := inprocess.Reason(w, err)
+	inprocess.Write(w, status, map[string]string{"error": detail, "code": code})
 }
 
 // unknown answers what is not served: loudly, so that another version of LibreChat is noticed.
