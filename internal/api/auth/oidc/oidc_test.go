@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -390,6 +392,31 @@ func BenchmarkAuthenticate(b *testing.B) {
 	for b.Loop() {
 		if _, err := s.Authenticate(b.Context(), token); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestKeysFile: an issuer that publishes its keys nowhere has them in a file; without it no token is good, and a URL of another
+// machine is no file.
+func TestKeysFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.json")
+	b := newBed(t, func(i *Issuer) { i.KeysURL = "file://" + path })
+	b.wants(t, "no file", b.token(t, nil), sandbox.Unavailable)
+	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public("k1", "RS256", rsaKey)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.add(fetchPause)
+	b.wants(t, "a file", b.token(t, nil), "")
+	if n := b.is.count(); n != 0 {
+		t.Errorf("the issuer was asked %d times", n)
+	}
+	for _, bad := range []string{"file://host/keys.json", "file:keys.json", "file://"} {
+		if err := checkKeysURL(bad); err == nil {
+			t.Errorf("%s is taken for a file", bad)
 		}
 	}
 }
