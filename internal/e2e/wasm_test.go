@@ -37,6 +37,9 @@ func TestWasm(t *testing.T) {
 	}
 }
 
+// manyImports is a module whose one section names more imports than it has bytes.
+var manyImports = []byte("\x00asm\x01\x00\x00\x00\x02\x09\xff\xff\xffA0\x00\x00\x00\x00")
+
 type wasmThread struct {
 	s *server
 	t *testing.T
@@ -148,6 +151,12 @@ func (w wasmThread) bounds() {
 	w.want("memory of 4 GiB", w.module(wasmtest.Module{Memory: []byte{0, 0x80, 0x80, 4}}.Bytes(), nil), 126, "", "over limit of 1024 pages")
 	w.want("memory that grows", w.module(wasmtest.Grow(60, 60), nil), 121, "", "")
 	w.want("a huge table", w.module(wasmtest.Module{Tables: [][]byte{{0x70, 0, 0xff, 0xff, 0xff, 0xff, 0x0f}}}.Bytes(), nil), 126, "", "table")
+	// A vector inside a section: wazero allocates before it reads. The exec's memory bounds it, whichever way it ends.
+	many := []byte("\x00asm\x01\x00\x00\x00\x09\x08\x01\x01\x00\xff\xff\xff\xff\x01")
+	if r := w.module(many, nil); r.Status == "exited" && (r.ExitCode == nil || *r.ExitCode == 0) || r.Status != "exited" && r.Status != "oom" {
+		w.t.Errorf("a vector of half a billion elements: %+v", r)
+	}
+	w.want("a section of many imports", w.module(manyImports, nil), 126, "", "the section import has 9 bytes and names 138412031 entries")
 	w.want("many functions", w.module(wasmtest.Module{Functions: 100_000}.Bytes(), nil), 0, "", "")
 	w.want("a socket", w.module(wasmtest.Accept(), nil), 8, "", "")
 	w.want("a trap", w.module(wasmtest.Trap(), nil), 134, "", "unreachable")

@@ -72,6 +72,9 @@ func run(ctx context.Context, module []byte, s settings) (int, error) {
 
 // compile compiles a module, or takes what the cache has of it. A cache that is full or broken is not used.
 func compile(ctx context.Context, module []byte, memory uint64) (wazero.Runtime, wazero.CompiledModule, error) {
+	if err := checkCounts(module); err != nil {
+		return nil, nil, err
+	}
 	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 	if cache := openCache(); cache != nil {
 		r := wazero.NewRuntimeWithConfig(ctx, config(memory).WithCompilationCache(cache))

@@ -253,6 +253,9 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// manyImports has one section, of imports, that names more entries than it has bytes. A fuzz test found it.
+var manyImports = append([]byte("\x00asm\x01\x00\x00\x00\x020\xff\xff\xffA0"), make([]byte, 43)...)
+
 // TestHostile: a module that does harm ends by itself, with a code and a sentence, and takes no more than it may.
 func TestHostile(t *testing.T) {
 	t.Parallel()
@@ -274,6 +277,7 @@ func TestHostile(t *testing.T) {
 		"socket":           {wasmtest.Accept(), 8, ""}, // EBADF: a folder is no socket
 		"library":          {wasmtest.Module{Export: "add"}.Bytes(), 126, "exports no _start"},
 		"unknown import":   {wasmtest.Module{Import: "sock_open"}.Bytes(), 126, "sock_open"},
+		"many imports":     {manyImports, 126, "the section import has 48 bytes and names 138412031 entries"},
 		"cut":              {wasmtest.Hello()[:60], 126, "not a module that can run"},
 		"no module":        {[]byte("#!/bin/sh\necho hi\n"), 126, "not a module that can run"},
 		"empty":            {nil, 126, "not a module that can run"},
