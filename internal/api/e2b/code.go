@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/api/codeoutput"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -215,16 +215,16 @@ func (a interpreter) tell(ctx context.Context, w http.ResponseWriter, q request,
 	out := &lines{w: w}
 	stop := every(keepAlive, func() { _ = out.say(map[string]any{"type": "keepalive"}) }) // the SDKs pass over what they do not know
 	defer stop()
-	var stdout, stderr texts
-	var complaint tail
+	var stdout, stderr codeoutput.Text
+	var complaint codeoutput.Tail
 	var res *sandbox.Result
 	err := a.o.Execs.Events(ctx, q.caller, q.thread, id, 0, func(ev sandbox.Event) error {
 		switch ev.Type {
 		case sandbox.EventStdout:
-			return out.text("stdout", stdout.add(ev.Data), ev.Time)
+			return out.text("stdout", stdout.Add(ev.Data), ev.Time)
 		case sandbox.EventStderr:
-			complaint.add(ev.Data)
-			return out.text("stderr", stderr.add(ev.Data), ev.Time)
+			complaint.Add(ev.Data)
+			return out.text("stderr", stderr.Add(ev.Data), ev.Time)
 		case sandbox.EventExit:
 			res = ev.Result
 		}
@@ -247,7 +247,7 @@ func (a interpreter) tell(ctx context.Context, w http.ResponseWriter, q request,
 		return out.end(map[string]any{"type": "error", "name": "SandboxError", "value": detail, "traceback": ""})
 	}
 	now := time.Now()
-	err = errors.Join(out.text("stdout", stdout.rest(), now), out.text("stderr", stderr.rest(), now))
+	err = errors.Join(out.text("stdout", stdout.Rest(), now), out.text("stderr", stderr.Rest(), now))
 	if res.Results != nil {
 		told := slices.ContainsFunc(*res.Results, func(rich sandbox.RichResult) bool { return rich[mainResult] != nil })
 		for i, rich := range *res.Results {
@@ -337,7 +337,7 @@ func failed(res *sandbox.Result, lang, complaint string) map[string]any {
 		if res.ExitCode == nil || *res.ExitCode == 0 {
 			return nil
 		}
-		if name, value, ok := thrown(lang, complaint); ok {
+		if name, value, ok := codeoutput.Thrown(lang, complaint); ok {
 			return is(name, value, complaint)
 		}
 		return is("ExitError", fmt.Sprintf("the code ended with exit code %d", *res.ExitCode), complaint)
@@ -349,90 +349,6 @@ func failed(res *sandbox.Result, lang, complaint string) map[string]any {
 		return is("SandboxError", "the sandbox ended under the code", "")
 	}
 	return is("KeyboardInterrupt", "the code was ended", "")
-}
-
-// thrown finds the error that code ended with in its output. For Python it is the first line after the last
-// traceback that looks like an error's, because frames are indented. The head of the traceback names it, if
-// any. Without a traceback (bad syntax), and in other languages, it is the first line that begins with the
-// name of an error.
-func thrown(lang, complaint string) (name, value string, ok bool) {
-	all := strings.Split(complaint, "\n")
-	if lang != "python" {
-		for _, line := range all {
-			if name, value, ok = errorLine(strings.TrimPrefix(strings.TrimSpace(line), "Uncaught ")); ok && strings.HasSuffix(name, "Error") {
-				return name, value, true
-			}
-		}
-		return "", "", false
-	}
-	begin, head := -1, ""
-	for i, line := range all {
-		if before, _, found := strings.Cut(line, "Traceback (most recent call last)"); found {
-			begin, head = i, strings.TrimSpace(before)
-		}
-	}
-	for i := begin + 1; i < len(all); i++ {
-		name, value, ok = errorLine(all[i])
-		if ok && (name == head || head == "" && (begin >= 0 || strings.HasSuffix(name, "Error"))) {
-			rest := append([]string{value}, all[i+1:]...)
-			return name, strings.TrimRight(strings.Join(rest, "\n"), "\n"), true
-		}
-	}
-	return "", "", false
-}
-
-// errorLine reads "Name: what", or "Name".
-func errorLine(line string) (name, value string, ok bool) {
-	name, value, _ = strings.Cut(line, ":")
-	if name == "" || len(name) > 200 {
-		return "", "", false
-	}
-	for i, c := range name {
-		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c != '.' && (c < '0' || c > '9')) {
-			return "", "", false
-		}
-	}
-	return name, strings.TrimPrefix(value, " "), true
-}
-
-// texts makes text of bytes that come in pieces, of which one may end within a character.
-type texts struct{ left []byte }
-
-func (t *texts) add(data []byte) string {
-	all := append(t.left, data...)
-	cut := len(all)
-	for i := 1; i < utf8.UTFMax && i <= len(all); i++ {
-		if c := all[len(all)-i]; utf8.RuneStart(c) {
-			if !utf8.FullRune(all[len(all)-i:]) {
-				cut = len(all) - i
-			}
-			break
-		}
-	}
-	t.left = append([]byte(nil), all[cut:]...)
-	return strings.ToValidUTF8(string(all[:cut]), "\uFFFD")
-}
-
-func (t *texts) rest() string {
-	text := strings.ToValidUTF8(string(t.left), "\uFFFD")
-	t.left = nil
-	return text
-}
-
-// tail keeps the end of what comes.
-type tail struct{ data []byte }
-
-const maxTail = 64 << 10
-
-func (t *tail) add(data []byte) {
-	t.data = append(t.data, data...)
-	if len(t.data) > 2*maxTail {
-		t.data = append([]byte(nil), t.data[len(t.data)-maxTail:]...)
-	}
-}
-
-func (t *tail) String() string {
-	return strings.ToValidUTF8(string(t.data[max(0, len(t.data)-maxTail):]), "\uFFFD")
 }
 
 // contextView is a context as the SDKs want it.
