@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -38,7 +37,7 @@ type Refusal struct {
 
 func (e *Refusal) Error() string { return e.Detail }
 
-// Caller is a request of the other protocol, whose answer goes to W.
+// Caller is a request of the other protocol, whose answer goes to W. W is nil when the connection is a WebSocket by now.
 type Caller struct {
 	API http.Handler
 	W   http.ResponseWriter
@@ -100,7 +99,7 @@ func (c Caller) Call(q Request) (*Answer, error) {
 	}
 	got := &Answer{w: c.W, header: http.Header{}}
 	c.API.ServeHTTP(got, r)
-	if id := got.header.Get("X-Request-Id"); id != "" {
+	if id := got.header.Get("X-Request-Id"); id != "" && c.W != nil {
 		c.W.Header().Set("X-Request-Id", id)
 	}
 	if got.over {
@@ -109,12 +108,7 @@ func (c Caller) Call(q Request) (*Answer, error) {
 	if got.status < 300 {
 		return got, nil
 	}
-	e := &Refusal{}
-	if json.Unmarshal(got.body.Bytes(), e) != nil || e.Code == "" {
-		e.Code, e.Detail = string(sandbox.Internal), "the server's answer was "+strconv.Itoa(got.status)
-	}
-	e.Status, e.RetryAfter = got.status, got.header.Get("Retry-After")
-	return got, e
+	return got, refusal(got.status, got.header, got.body.Bytes())
 }
 
 // Into calls the API and reads its answer.
