@@ -13,6 +13,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/deerflow"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b"
+	"github.com/skerry-sandbox/skerry/internal/api/jupyter"
 	"github.com/skerry-sandbox/skerry/internal/api/librechat"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -135,6 +136,9 @@ func (b *builder) handler(
 	h, err := access.handlers(o)
 	if err == nil && b.cfg.LibreChat.Enabled {
 		h, err = librechat.New(librechat.Options{API: h, Template: b.cfg.LibreChat.Template})
+	}
+	if err == nil && b.cfg.Jupyter.Enabled {
+		h, err = jupyter.New(jupyter.Options{API: h, Template: b.cfg.Jupyter.Template})
 	}
 	if err != nil || !b.cfg.DeerFlow.Enabled {
 		return h, err

@@ -102,8 +102,10 @@ func (r *templateReader) read(ctx context.Context) (map[string]instance.Template
 	if _, ok := all[r.cfg.DefaultTemplate]; !ok {
 		return nil, fmt.Errorf("default_template: there is no template %q for the driver %s", r.cfg.DefaultTemplate, caps.Name)
 	}
-	if name := r.cfg.LibreChat.Template; name != "" && all[name].Name == "" {
-		return nil, fmt.Errorf("librechat.template: there is no template %q for the driver %s", name, caps.Name)
+	for setting, name := range map[string]string{"librechat.template": r.cfg.LibreChat.Template, "jupyter.template": r.cfg.Jupyter.Template} {
+		if name != "" && all[name].Name == "" {
+			return nil, fmt.Errorf("%s: there is no template %q for the driver %s", setting, name, caps.Name)
+		}
 	}
 	return all, checkE2BTemplates(r.cfg.E2B.Templates, all, caps.Name)
 }

@@ -7,4 +7,6 @@ type Adapters struct {
 	DeerFlow DeerFlow `yaml:"deerflow"`
 	// LibreChat answers LibreChat as its code interpreter does.
 	LibreChat LibreChat `yaml:"librechat"`
+	// Jupyter answers clients as a Jupyter server does.
+	Jupyter Jupyter `yaml:"jupyter"`
 }

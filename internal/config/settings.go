@@ -34,6 +34,8 @@ var sections = []Section{
 		{"deerflow.url", "`http(s)://host[:port]` where DeerFlow reaches this server.", "the address that DeerFlow called"},
 		{"librechat.enabled", "Serves the code interpreter of LibreChat at `/librechat/v1`: see [LibreChat](librechat.md).", ""},
 		{"librechat.template", "Template of its sandboxes.", "`default_template`"},
+		{"jupyter.enabled", "Serves kernels of Jupyter at `/jupyter`, for Open WebUI and other clients: see [Jupyter](jupyter.md).", ""},
+		{"jupyter.template", "Template of the kernels.", "`default_template`"},
 		{"log_level", "`debug`, `info`, `warn` or `error`.", ""},
 	}},
 	{"Keep state", "Where the server keeps what must survive it, and how several servers share it.", []Setting{
