@@ -41,7 +41,7 @@ server = cache + "/mcp/node_modules/@modelcontextprotocol/server-filesystem/dist
 print(json.dumps({"mcpServers": {"files": {"command": "node", "args": [server, work + "/shared"], "description": "Files of a shared folder"}}}))
 EOF
 chmod 600 "$work/data/extensions_config.json"
-env SKERRY_DISK_QUOTA=off SKERRY_AUTH=none SKERRY_E2B=true SKERRY_DEERFLOW_ENABLED=true SKERRY_LIBRECHAT_ENABLED=true SKERRY_SKILLS="$PWD/skills" SKERRY_AUDIT_SIGNING_KEY_FILE="$work/keys/audit.pem" \
+env SKERRY_DISK_QUOTA=off SKERRY_AUTH=none SKERRY_E2B=true SKERRY_DEERFLOW_ENABLED=true SKERRY_LIBRECHAT_ENABLED=true SKERRY_JUPYTER_ENABLED=true SKERRY_SKILLS="$PWD/skills" SKERRY_AUDIT_SIGNING_KEY_FILE="$work/keys/audit.pem" \
   "$work/bin/skerry" serve --listen 127.0.0.1:0 --data "$work/data" --driver docker >"$work/log" 2>&1 &
 pid=$!
 for _ in $(seq 120); do

@@ -16,7 +16,7 @@ PAGE = HERE / "docs/compatibility.md"
 # Clients and their parts that have a row; what else is pinned is a tool of the tests.
 ROWS = {
     "@e2b/code-interpreter", "@langchain/core", "@librechat/agents", "@modelcontextprotocol/client", "@modelcontextprotocol/sdk", "agent-sandbox", "bun", "deer-flow", "deno", "e2b",
-    "e2b-code-interpreter", "go", "langchain", "mcp", "node", "rust", "typescript",
+    "e2b-code-interpreter", "go", "jupyter-kernel-client", "langchain", "mcp", "node", "open-webui", "rust", "typescript",
 }  # fmt: skip
 HEADING = "## TypeScript, Go, MCP, E2B, DeerFlow and Rust\n"
 
@@ -30,6 +30,8 @@ def pinned() -> dict[str, str]:
         versions |= parts.get("dependencies", {}) | parts.get("devDependencies", {})
     versions["deer-flow"] = re.search("^commit=(.{7})", (HERE / "sdk/deerflow/test.sh").read_text(), re.M)[1]
     versions["@librechat/agents"] = re.search("^version=(.+)", (HERE / "sdk/librechat/test.sh").read_text(), re.M)[1]
+    versions["open-webui"] = re.search("^openwebui=(.+)", (HERE / "sdk/jupyter/test.sh").read_text(), re.M)[1]
+    versions["jupyter-kernel-client"] = re.search("^jupyter-kernel-client==(.+)", (HERE / "sdk/jupyter/requirements.txt").read_text(), re.M)[1]
     versions["go"] = re.search(r"^go (\d+\.\d+)", (HERE / "go.mod").read_text(), re.M)[1]
     if not shutil.which("rustc"):
         sys.exit("rustc is missing: install Rust 1.88 or newer with rustfmt and clippy (rustup.rs)")
