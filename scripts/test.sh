@@ -227,10 +227,15 @@ show_rest copies
 # Containers and clocks: after the tests that keep both cores busy, and two packages at a time, because
 # the suite of the drivers wants an end to be told within a second. The others have time.
 # shellcheck disable=SC2046 # names of packages have no spaces
-sized drivers "./internal/driver/... ./internal/tools/servers/... ./cmd/..." "images" -count=1 -p 2 -timeout 30m $(of "$drivers")
-show drivers
+drivers() { sized drivers "./internal/driver/... ./internal/tools/servers/... ./cmd/..." "images" -count=1 -p 2 -timeout 30m $(of "$drivers"); }
+# With -short, drivers and system leave the cores idle for half of their time, so they run side by side.
+if [ "$wanted" != quick ]; then
+  drivers
+  show drivers
+fi
 # shellcheck disable=SC2046 # the same
 {
+  [ "$wanted" != quick ] || drivers
   rest python "./cmd/... ./sdk/packs/conformance" "$product sdk/python docs" sdk/python/test.sh
   rest clients "./cmd/... ./sdk/..." "$product sdk docs" scripts/clients.sh
   rest templates "./internal/e2e ./cmd/..." "$product" go test -race -count=1 -timeout 30m -run "$templates" ./internal/e2e
@@ -243,6 +248,7 @@ sized system "./internal/e2e/... ./cmd/..." "$product" -count=1 -p 1 -parallel 4
 show system
 rest foreign "./internal/e2e ./cmd/..." "$product" env SKERRY_TEST_FOREIGN=1 go test -race -count=1 -timeout 30m -run '^TestForeign$' ./internal/e2e
 wait $beside
+[ "$wanted" != quick ] || show drivers
 show_rest python
 show_rest clients
 show_rest templates
@@ -260,7 +266,7 @@ show_rest kubernetes
 if [ "$wanted" = all ]; then
   tier suites scripts/clients.sh e2b/suites
   show suites
-  tier frameworks scripts/clients.sh e2b/frameworks librechat
+  tier frameworks scripts/clients.sh e2b/frameworks librechat jupyter
   show frameworks
 fi
 # Never in CI: without KVM it takes longer than all else, and a busy machine makes it longer still.
