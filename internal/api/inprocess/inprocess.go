@@ -99,16 +99,21 @@ func (c Caller) Call(q Request) (*Answer, error) {
 	}
 	got := &Answer{w: c.W, header: http.Header{}}
 	c.API.ServeHTTP(got, r)
+	return got, c.told(got)
+}
+
+// told is the error that an answer is, and says in the caller's answer which request it belongs to.
+func (c Caller) told(got *Answer) error {
 	if id := got.header.Get("X-Request-Id"); id != "" && c.W != nil {
 		c.W.Header().Set("X-Request-Id", id)
 	}
 	if got.over {
-		return nil, sandbox.Errorf(sandbox.QuotaExceeded, "the answer has more than %d bytes", MaxAnswer)
+		return sandbox.Errorf(sandbox.QuotaExceeded, "the answer has more than %d bytes", MaxAnswer)
 	}
 	if got.status < 300 {
-		return got, nil
+		return nil
 	}
-	return got, refusal(got.status, got.header, got.body.Bytes())
+	return refusal(got.status, got.header, got.body.Bytes())
 }
 
 // Into calls the API and reads its answer.

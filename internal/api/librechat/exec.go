@@ -230,41 +230,66 @@ func (c *call) bring(thread string, files []fileRef) error {
 			return missing(files[i], err)
 		}
 	}
-	found := map[string]map[string]string{} // by session, the paths of the ids whose files were renamed since
-	for _, f := range files {
+	named, err := c.renamed(thread, files)
+	if err != nil {
+		return err
+	}
+	for i, f := range files {
 		from := f.session()
 		if from == thread {
 			continue
 		}
 		name := f.Name
 		if fileID(name) != f.ID {
-			if found[from] == nil {
-				all, err := c.files(from)
-				if err != nil {
-					return missing(f, err)
-				}
-				found[from] = map[string]string{}
-				for _, e := range all {
-					found[from][fileID(e.name)] = e.name
-				}
-			}
-			if name = found[from][f.ID]; name == "" {
+			if name = named[i]; name == "" {
 				return missing(f, nil)
 			}
-		}
-		content, err := c.do(inprocess.Request{Method: http.MethodGet, Path: contentPath(from), Query: inWorkspace(name)})
-		if err != nil {
-			return missing(f, err)
 		}
 		to := f.Name
 		if to == "" {
 			to = name
 		}
-		if _, err := c.do(inprocess.Request{Method: http.MethodPut, Path: contentPath(thread), Query: inWorkspace(to), Body: content}); err != nil {
+		read := inprocess.Request{Method: http.MethodGet, Path: contentPath(from), Query: inWorkspace(name)}
+		write := inprocess.Request{Method: http.MethodPut, Path: contentPath(thread), Query: inWorkspace(to)}
+		refused, err := c.Copy(c.with(read), c.with(write))
+		if refused != nil {
+			return missing(f, refused)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// renamed returns the paths of the files that were renamed since their ids were made, by their places in files. It reads one
+// session after the other: a list may have megabytes, and a request may name many sessions.
+func (c *call) renamed(thread string, files []fileRef) (map[int]string, error) {
+	wanted := map[string]map[string][]int{} // by session and id
+	first := map[string]fileRef{}
+	for i, f := range files {
+		from := f.session()
+		if from == thread || fileID(f.Name) == f.ID {
+			continue
+		}
+		if wanted[from] == nil {
+			wanted[from], first[from] = map[string][]int{}, f
+		}
+		wanted[from][f.ID] = append(wanted[from][f.ID], i)
+	}
+	named := map[int]string{}
+	for from, ids := range wanted {
+		all, err := c.files(from)
+		if err != nil {
+			return nil, missing(first[from], err)
+		}
+		for _, e := range all {
+			for _, i := range ids[fileID(e.name)] {
+				named[i] = strings.Clone(e.name) // not the whole list's
+			}
+		}
+	}
+	return named, nil
 }
 
 // missing names the file that could not be had. LibreChat uploads it again when it is told so.

@@ -78,10 +78,23 @@ func (a *adapter) route(pattern string, handle func(c *call) error) {
 	a.mux.HandleFunc(method+" "+prefix+path, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTime)) // fails where there is no connection
 		c := &call{Caller: inprocess.Caller{API: a.API, W: w, R: r}, secret: credential(r)}
+		if err := c.admit(method); err != nil {
+			fail(w, err)
+			return
+		}
 		if err := handle(c); err != nil {
 			fail(w, err)
 		}
 	})
+}
+
+// admit has the API take the key before the body of a request is read. The requests without one go to the API as they come.
+func (c *call) admit(method string) error {
+	if method != http.MethodPost {
+		return nil
+	}
+	_, err := c.do(inprocess.Request{Method: http.MethodGet, Path: "/api/threads", Query: map[string]string{"limit": "1"}})
+	return err
 }
 
 // credential is the key, or the token, that a request came with. LibreChat sends a token in Authorization; before it had

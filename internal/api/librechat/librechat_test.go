@@ -20,6 +20,7 @@ type api struct {
 	result sandbox.Result    // of the next run
 	runs   []string          // thread, route and body of each
 	starts []string
+	lists  int // of files
 }
 
 const key = "sk_test"
@@ -31,6 +32,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Header.Get("Authorization") != "Bearer "+key {
 		problem(http.StatusUnauthorized, sandbox.Unauthorized, "the key is not known")
+		return
+	}
+	if r.URL.String() == "/api/threads?limit=1" {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
@@ -65,6 +69,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			problem(http.StatusNotFound, sandbox.NotFound, "there is no such thread")
 			return
 		}
+		a.lists++
 		_ = json.NewEncoder(w).Encode(map[string]any{"items": items})
 	case "GET ":
 		for name := range a.files {
@@ -221,6 +226,54 @@ func TestSession(t *testing.T) {
 	}
 	if _, got := exec(`{"lang":"bash","code":"echo $1","args":["a b"]}`); got["stdout"] != "hi\n" || !strings.Contains(a.runs[len(a.runs)-1], `["bash","-c","echo $1","bash","a b"]`) {
 		t.Errorf("%v %q", got, a.runs)
+	}
+}
+
+// TestNoKey: a request without a key ends before its body is read, so that bodies of strangers take no memory.
+func TestNoKey(t *testing.T) {
+	t.Parallel()
+	h, a := setup(t, "")
+	for _, path := range []string{"/exec", "/upload", "/upload/batch"} {
+		body := &counted{r: strings.NewReader(strings.Repeat("x", 1<<20))}
+		status, got, _ := send(t, h, http.MethodPost, prefix+path, body, map[string]string{"Content-Type": "application/json", "X-API-Key": "other"})
+		if status != http.StatusUnauthorized || got["error"] != "the key is not known" || body.n > 0 {
+			t.Errorf("%s: %d %v after %d bytes", path, status, got, body.n)
+		}
+	}
+	if len(a.runs)+len(a.files) > 0 {
+		t.Errorf("%v %v", a.runs, a.files)
+	}
+}
+
+type counted struct {
+	r io.Reader
+	n int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += n
+	return n, err
+}
+
+// TestManyFiles: renamed files of a session cost one list of it, and a file is copied as it comes.
+func TestManyFiles(t *testing.T) {
+	t.Parallel()
+	h, a := setup(t, "")
+	one, two := strings.Repeat("a", idLength), strings.Repeat("b", idLength)
+	large := strings.Repeat("x", 65<<20) // more than is kept of an answer
+	a.files[one+" "+sandbox.WorkspaceDir+"/0"], a.files[one+" "+sandbox.WorkspaceDir+"/1"], a.files[one+" "+sandbox.WorkspaceDir+"/2"] = large, "", "y"
+	var refs []string
+	for _, name := range []string{"0", "1", "2"} {
+		refs = append(refs, `{"id":"`+fileID(name)+`","session_id":"`+one+`","name":"new`+name+`"}`)
+	}
+	status, _, text := send(t, h, http.MethodPost, prefix+"/exec", strings.NewReader(`{"lang":"bash","code":"ls","session_id":"`+two+`","files":[`+strings.Join(refs, ",")+`]}`), asJSON)
+	at := func(name string) string { return a.files[two+" "+sandbox.WorkspaceDir+"/new"+name] }
+	if status != http.StatusOK || at("0") != large || at("1") != "" || at("2") != "y" || a.lists != 1 {
+		t.Errorf("%d %.200s, %d bytes, %q, %q, %d lists", status, text, len(at("0")), at("1"), at("2"), a.lists)
+	}
+	if _, there := a.files[two+" "+sandbox.WorkspaceDir+"/new1"]; !there {
+		t.Error("an empty file was not copied")
 	}
 }
 
