@@ -84,9 +84,9 @@ func (b *execBody) check() error {
 
 // session is the one that the code runs in: that of the conversation, the one that is named, the one that has most of the
 // files, or a new one.
-func (b *execBody) session() string {
+func (b *execBody) session(secret string) string {
 	if b.Hint != "" {
-		return sessionOf(b.Hint)
+		return sessionOf(b.Hint, secret)
 	}
 	if b.Session != "" {
 		return b.Session
@@ -153,7 +153,7 @@ func (a *adapter) exec(c *call) error {
 	if err := b.check(); err != nil {
 		return err
 	}
-	thread := b.session()
+	thread := b.session(c.secret)
 	if err := c.bring(thread, b.Files); err != nil {
 		return err
 	}

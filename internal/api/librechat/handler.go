@@ -9,6 +9,7 @@
 package librechat
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -133,17 +134,26 @@ func (c *call) session() (string, error) {
 // newSession returns the id of a session that there is not yet.
 func newSession() string { return rand.Text()[:idLength] }
 
-// digest returns the id that belongs to a text.
-func digest(kind, text string) string {
-	sum := sha256.Sum256([]byte(kind + "\x00" + text))
-	return base64.RawURLEncoding.EncodeToString(sum[:])[:idLength]
+// keyPrefix begins a key. One key may be that of all users of LibreChat.
+const keyPrefix = "sk_"
+
+// sessionOf returns the session of a conversation. Threads begin with a letter. Users see the ids of conversations, and may ask
+// LibreChat for a file of any session: only with the key can the session be computed. A token is one user's, whose threads
+// nobody else has, and the next one differs.
+func sessionOf(conversation, secret string) string {
+	if !strings.HasPrefix(secret, keyPrefix) {
+		secret = ""
+	}
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = mac.Write([]byte("librechat conversation\x00" + conversation)) // never fails
+	return "c" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))[1:idLength]
 }
 
-// sessionOf returns the session of a conversation. Threads begin with a letter.
-func sessionOf(conversation string) string { return "c" + digest("conversation", conversation)[1:] }
-
 // fileID returns the id of a file at a path relative to the workspace.
-func fileID(path string) string { return digest("file", path) }
+func fileID(path string) string {
+	sum := sha256.Sum256([]byte("file\x00" + path))
+	return base64.RawURLEncoding.EncodeToString(sum[:])[:idLength]
+}
 
 // fail answers with an error.
 func fail(w http.ResponseWriter, err error) {

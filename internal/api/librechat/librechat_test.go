@@ -277,6 +277,18 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
+// TestSessionNeedsKey: with one key for all users, who knows a conversation does not know its session. With
+// tokens the session stays the same when the token is another.
+func TestSessionNeedsKey(t *testing.T) {
+	t.Parallel()
+	if a, b := sessionOf("talk", "sk_one"), sessionOf("talk", "sk_two"); a == b || !validID.MatchString(a) || !validID.MatchString(b) {
+		t.Errorf("%s, %s", a, b)
+	}
+	if a, b := sessionOf("talk", "ey.first.token"), sessionOf("talk", "ey.second.token"); a != b || a == sessionOf("other", "ey.second.token") {
+		t.Errorf("%s, %s", a, b)
+	}
+}
+
 // TestWords: what a model has to know of a run is in the two streams, which are all that it sees.
 func TestWords(t *testing.T) {
 	t.Parallel()
@@ -359,10 +371,10 @@ func FuzzExec(f *testing.F) {
 		if json.Unmarshal([]byte(body), &b) != nil || b.check() != nil {
 			return
 		}
-		if s := b.session(); !validID.MatchString(s) {
+		if s := b.session(key); !validID.MatchString(s) {
 			t.Errorf("the session is %q", s)
 		}
-		if q := b.run(b.session()); strings.Count(q.Path, "/") != 4 {
+		if q := b.run(b.session(key)); strings.Count(q.Path, "/") != 4 {
 			t.Errorf("the path is %q", q.Path)
 		}
 	})
