@@ -209,11 +209,15 @@ func (b *routes) refused() {
 }
 
 // newSandboxID is the thread of a new sandbox. It can be part of a host name, as E2B's are. A request that is repeated
-// with its Idempotency-Key is about the same thread, so that there is one sandbox.
+// with its Idempotency-Key is about the same thread, so that there is one sandbox. Users for whom one key acts have sandboxes
+// of different names, and so different tokens.
 func newSandboxID(r *http.Request) string {
 	var raw [32]byte
 	rand.Read(raw[:]) //nolint:errcheck // never fails
 	if key := r.Header.Get(sandbox.KeyHeader); key != "" {
+		if user := r.Header.Get(onBehalfHeader); user != "" {
+			key += "\x00" + user
+		}
 		raw = sha256.Sum256([]byte(key))
 	}
 	return idPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(raw[:15]))

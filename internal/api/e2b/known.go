@@ -54,8 +54,8 @@ type known struct {
 	clock *time.Timer
 	due   time.Time // when clock rings; zero: it is stopped
 
-	tokens []string // those of who asked lately, which signed URLs are made with
-	load   measured // the last one
+	signers []signer // those who asked lately, with whose tokens signed URLs are made
+	load    measured // the last one
 }
 
 // labelLock is the lock of all that reads labels of a sandbox and writes them, or depends on that nobody else does.
@@ -154,7 +154,7 @@ func (k *knownSandboxes) note(q request, view sandbox.ThreadView) {
 		s.due = at
 	}
 	s.view, s.seen = view, time.Now()
-	s.remember(q.token)
+	s.remember(q)
 }
 
 func (k *knownSandboxes) forget(t sandbox.Thread) {

@@ -17,12 +17,13 @@ import (
 
 // A signed URL is one that an SDK makes by itself, for a client that has no key: a digest of what it allows and of the
 // sandbox's token, which is the key of who asked about the sandbox, with its name. So the URL is worth what that key is worth
-// when it is used, and no longer.
+// when it is used, and no longer. The key acts for the user for whom it acted then, whatever the client of the URL says.
 
 const (
 	signatureParam, expirationParam = "signature", "signature_expiration"
 	signaturePrefix                 = "v1_"
-	// maxTokens bounds the tokens of a sandbox that are remembered: those that asked about it last.
+	onBehalfHeader                  = "On-Behalf-Of"
+	// maxTokens bounds those that are remembered of a sandbox: who asked about it last.
 	maxTokens = 4
 )
 
@@ -36,7 +37,7 @@ func (a *Adapter) admit(r *http.Request) {
 	if !v.Has(signatureParam) {
 		return
 	}
-	for _, name := range []string{sandboxHeader, "X-API-Key", "Authorization"} {
+	for _, name := range []string{sandboxHeader, "X-API-Key", "Authorization", onBehalfHeader} {
 		r.Header.Del(name)
 	}
 	operation := "read"
@@ -46,13 +47,16 @@ func (a *Adapter) admit(r *http.Request) {
 	if expired(v) || len(v.Get("path")) > maxPath || len(v.Get("username")) > maxPath {
 		return
 	}
-	thread, key, ok := a.known.signed(v.Get("path")+":"+operation+":"+v.Get("username")+":", v.Get(expirationParam), v.Get(signatureParam))
+	thread, by, ok := a.known.signed(v.Get("path")+":"+operation+":"+v.Get("username")+":", v.Get(expirationParam), v.Get(signatureParam))
 	if !ok {
 		return
 	}
 	r.Header.Set(sandboxHeader, thread)
-	if key != "" {
+	if key := credential(by.token); key != "" {
 		r.Header.Set("X-API-Key", key)
+	}
+	if by.onBehalfOf != "" {
+		r.Header.Set(onBehalfHeader, by.onBehalfOf)
 	}
 	v.Del(signatureParam)
 	v.Del(expirationParam)
@@ -78,13 +82,17 @@ func badSignature(v url.Values) error {
 	return sandbox.Errorf(sandbox.Unauthorized, "invalid signature")
 }
 
-// signed finds the sandbox with a token by which a signature is good, and the key in that token. Only sandboxes that clients asked
-// this server about are found. They differ in the end of what is signed, so that its head counts once for all.
-func (k *knownSandboxes) signed(head, expiration, signature string) (thread, key string, ok bool) {
+// signer is who asked about a sandbox: what its SDK signs with, and the user for whom its key acted then; "": the key's own.
+type signer struct{ token, onBehalfOf string }
+
+// signed finds the sandbox with a token by which a signature is good, and who has that token. Only sandboxes that clients asked
+// this server about are found. They differ in the end of what is signed, so that its head counts once for all. A signature that is
+// good for sandboxes of two users, for whom one key acts, is good for neither.
+func (k *knownSandboxes) signed(head, expiration, signature string) (thread string, by signer, ok bool) {
 	encoded, ok := strings.CutPrefix(signature, signaturePrefix)
 	want, err := base64.RawStdEncoding.DecodeString(encoded)
 	if !ok || err != nil || len(want) != sha256.Size {
-		return "", "", false
+		return "", by, false
 	}
 	if expiration != "" {
 		expiration = ":" + expiration
@@ -93,39 +101,45 @@ func (k *knownSandboxes) signed(head, expiration, signature string) (thread, key
 	_, _ = begun.Write([]byte(head)) // never fails
 	state, err := begun.(encoding.BinaryMarshaler).MarshalBinary()
 	if err != nil {
-		return "", "", false
+		return "", by, false
 	}
-	for t, tokens := range k.tokens() {
-		for _, token := range tokens {
+	found := 0
+	for t, signers := range k.signers() {
+		for _, s := range signers {
 			h := sha256.New()
 			_ = h.(encoding.BinaryUnmarshaler).UnmarshalBinary(state) // it is ours
-			_, _ = h.Write([]byte(token + expiration))
+			_, _ = h.Write([]byte(s.token + expiration))
 			if subtle.ConstantTimeCompare(h.Sum(nil), want) == 1 {
-				return t.ID, credential(token), true
+				thread, by = t.ID, s
+				found++
 			}
 		}
 	}
-	return "", "", false
+	return thread, by, found == 1
 }
 
-// tokens are those of all sandboxes that are known.
-func (k *knownSandboxes) tokens() map[sandbox.Thread][]string {
+// signers are those of all sandboxes that are known.
+func (k *knownSandboxes) signers() map[sandbox.Thread][]signer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := make(map[sandbox.Thread][]string, len(k.by))
+	out := make(map[sandbox.Thread][]signer, len(k.by))
 	for t, s := range k.by {
-		out[t] = slices.Clone(s.tokens)
+		out[t] = slices.Clone(s.signers)
 	}
 	return out
 }
 
-// remember notes the token with which a client asked about the sandbox. The caller holds mu.
-func (s *known) remember(token string) {
-	if token == "" || slices.Contains(s.tokens, token) {
+// remember notes who asked about the sandbox. The caller holds mu.
+func (s *known) remember(q request) {
+	by := signer{token: q.token}
+	if q.caller.OnBehalf() {
+		by.onBehalfOf = q.caller.User
+	}
+	if q.token == "" || slices.Contains(s.signers, by) {
 		return
 	}
-	s.tokens = append(s.tokens, token)
-	if len(s.tokens) > maxTokens {
-		s.tokens = slices.Delete(s.tokens, 0, 1)
+	s.signers = append(s.signers, by)
+	if len(s.signers) > maxTokens {
+		s.signers = slices.Delete(s.signers, 0, 1)
 	}
 }

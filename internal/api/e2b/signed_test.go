@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // sign makes the query of a signed URL as E2B's SDKs do.
@@ -112,10 +114,64 @@ func TestSignedURLs(t *testing.T) {
 func TestTokens(t *testing.T) {
 	s := &known{}
 	for i := range 2 * maxTokens {
-		s.remember(fmt.Sprint(i))
-		s.remember(fmt.Sprint(i))
+		s.remember(request{token: fmt.Sprint(i)})
+		s.remember(request{token: fmt.Sprint(i)})
 	}
-	if len(s.tokens) != maxTokens || s.tokens[maxTokens-1] != fmt.Sprint(2*maxTokens-1) {
-		t.Error(s.tokens)
+	if len(s.signers) != maxTokens || s.signers[maxTokens-1].token != fmt.Sprint(2*maxTokens-1) {
+		t.Error(s.signers)
+	}
+}
+
+// TestSignedURLOnBehalf: a URL is for the user for whom its key acted when it was made. Its client cannot choose another one.
+func TestSignedURLOnBehalf(t *testing.T) {
+	const key, id = "sk_1", "e2bsame"
+	sent := func(a *Adapter, header string) *http.Request {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://x/files?"+sign("a", "read", "user", keyPrefix+hex.EncodeToString([]byte(key))+tokenOf+id, 0), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header != "" {
+			r.Header.Set("On-Behalf-Of", header)
+		}
+		a.prepare(r)
+		return r
+	}
+	of := func(user, actor string) request {
+		c := me
+		c.User, c.Actor = user, actor
+		return request{caller: c, thread: id, token: keyPrefix + hex.EncodeToString([]byte(key)) + tokenOf + id}
+	}
+	_, a := adapter(t)
+	defer a.Close()
+	a.known.note(of("bot", "bot"), sandbox.ThreadView{})
+	if r := sent(a, "ann"); r.Header.Get("X-API-Key") != key || r.Header.Get("On-Behalf-Of") != "" {
+		t.Errorf("a URL of the key's own user: %v", r.Header)
+	}
+	_, b := adapter(t)
+	defer b.Close()
+	b.known.note(of("bob", "bot"), sandbox.ThreadView{})
+	for _, header := range []string{"", "ann"} {
+		if r := sent(b, header); r.Header.Get("X-API-Key") != key || r.Header.Get("On-Behalf-Of") != "bob" {
+			t.Errorf("a URL of bob's, sent for %q: %v", header, r.Header)
+		}
+	}
+	// It would be random which of them it is.
+	b.known.note(of("ann", "bot"), sandbox.ThreadView{})
+	if r := sent(b, ""); r.Header.Get("X-API-Key") != "" || !r.URL.Query().Has("signature") {
+		t.Errorf("a URL of two sandboxes: %v", r.Header)
+	}
+	names := map[string]bool{}
+	for _, user := range []string{"", "ann", "bob"} {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://x/sandboxes", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(sandbox.KeyHeader, "once")
+		r.Header.Set("On-Behalf-Of", user)
+		names[newSandboxID(r)] = true
+	}
+	if len(names) != 3 {
+		t.Errorf("one Idempotency-Key of three users: %v", names)
 	}
 }
