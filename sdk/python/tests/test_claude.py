@@ -23,7 +23,7 @@ from anthropic.lib.tools import ToolError
 from anthropic.lib.tools._beta_functions import aclose_runnable_tool
 from anthropic.lib.tools.agent_toolset import AgentToolContext
 
-from skerry import AsyncClient
+from skerry import AsyncClient, _claude_memory
 from skerry.claude import MAX_OUTPUT, SkerryWorker, session_tools, thread_of
 from tests.conftest import ROOT, Server
 
@@ -276,6 +276,44 @@ async def test_memory_in_commands(api: AsyncClient, tmp_path: Path) -> None:
             shutil.rmtree(store, ignore_errors=True)
         with contextlib.suppress(OSError):
             await asyncio.to_thread(place.rmdir)
+
+
+async def test_memory_is_bounded(api: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often commands make new files, the worker keeps so many of them, and so many bytes, and says so in a few words."""
+    for name, limit in {"MAX_FILES": 8, "MAX_BYTES": 4000, "MAX_NOTES": 3}.items():
+        monkeypatch.setattr(_claude_memory, name, limit)
+    store = Path("/mnt/memory") / f"own-{uuid.uuid4().hex}"
+    try:
+        store.mkdir(parents=True)
+        context = AgentToolContext(workdir=tmp_path, session_id=f"sesn_{uuid.uuid4().hex}")
+        context.allowed_roots = [store]
+        bash = {tool.name: tool for tool in session_tools(api, context)}["bash"]
+        said = ""
+        for turn in range(4):  # more than a list shows, so that it is not known what is gone
+            said = str(await bash.call({"command": f"cd {store} && rm -f * && for i in 1 2 3 4 5 6 7 8 9 10; do echo x >{turn}-$i; done"}))
+        kept = [p for p in store.iterdir() if p.is_file()]
+        assert len(kept) <= 8, kept
+        assert said.count("was not kept") <= 3 and "more like these" in said, said
+        await bash.call({"command": f"cd {store} && rm -f *"})
+        said = str(await bash.call({"command": f"cd {store} && for i in 1 2 3 4 5; do head -c 1000 /dev/zero | tr '\\0' y >big-$i; done"}))
+        assert sum(p.stat().st_size for p in store.iterdir()) <= 4000, said
+        assert "4000 bytes" in said
+        await aclose_runnable_tool(bash)
+    finally:
+        shutil.rmtree(store, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            store.parent.rmdir()
+
+
+async def test_taken_shell(tools: dict[str, Any]) -> None:
+    """Code that takes over the shell of its session says what it likes there, and breaks nothing else."""
+    bash = tools["bash"]
+    trap = r"""printf() { builtin printf '\n%s%s %s\n' "$2" "$3" nonsense; }"""
+    assert "exit code 1" in await refused(bash, command=trap)
+    assert "anew" in await bash.call({"restart": True})
+    assert await bash.call({"command": "echo again"}) == "again"
+    # A mark that comes in pieces is found.
+    assert await bash.call({"command": "for i in $(seq 300); do printf .; done"}) == "." * 300
 
 
 async def test_media(tools: dict[str, Any]) -> None:

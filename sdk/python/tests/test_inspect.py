@@ -21,8 +21,9 @@ from inspect_ai.util._sandbox.self_check import *  # noqa: F403 # 44 tests, with
 from inspect_ai.util._sandbox.self_check import __all__ as checks
 
 from skerry import AsyncClient
+from skerry._bounded import bounded
 from skerry.errors import NotFound
-from skerry.inspect import PREFIX, SkerrySandboxConfig, SkerrySandboxEnvironment
+from skerry.inspect import INLINE_STDIN, PREFIX, SkerrySandboxConfig, SkerrySandboxEnvironment
 from tests.conftest import DRIVER, ROOT, Server
 
 # A sandbox has one user, who is not root.
@@ -70,6 +71,19 @@ async def test_ends(here: None) -> None:
         assert [t.thread_id async for t in client.threads() if t.thread_id.startswith(PREFIX)]
         await SkerrySandboxEnvironment.cli_cleanup(None)
         assert not [t.thread_id async for t in client.threads() if t.thread_id.startswith(PREFIX)]
+
+
+async def test_files_change_meanwhile(here: None) -> None:
+    """Code may delete the file that its input comes from, and make a file larger than it was said to be."""
+    made = await SkerrySandboxEnvironment.sample_init("task", None, {})
+    one = made["default"].as_type(SkerrySandboxEnvironment)
+    result = await one.exec(["sh", "-c", "rm /mnt/user-data/uploads/.inspect-*; wc -c"], input="x" * (INLINE_STDIN + 1))
+    assert result.success and result.stdout.strip() == str(INLINE_STDIN + 1), result
+    path = "/mnt/user-data/workspace/grows"
+    await one.thread.files.upload(path, b"x" * 1000)
+    assert await bounded(one.thread.files, path, 1000) == b"x" * 1000
+    assert await bounded(one.thread.files, path, 999) is None
+    await SkerrySandboxEnvironment.sample_cleanup("task", None, made, False)
 
 
 async def test_lost(here: None) -> None:

@@ -27,10 +27,12 @@ PLACE = "/mnt/memory"
 FOLDER = constants.WORKSPACE + "/.memory"
 MARKER = ".anthropic-memory-store"  # of the SDK, which alone writes it
 
-# The store has smaller limits. These are of what a sandbox may make the worker read.
+# The store has smaller limits. These are of what a sandbox may make the worker read, and keep.
 MAX_FILES = 2000
 MAX_FILE_BYTES = 256 << 10
+MAX_BYTES = 64 << 20
 BATCH = 50
+MAX_NOTES = 20
 
 
 @dataclass
@@ -40,6 +42,8 @@ class _Store:
     read_only: bool
     known: dict[str, str] = field(default_factory=dict)
     """The digests of what both sides have, by path."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """What the worker keeps, in bytes, by path."""
     seen: dict[str, tuple[datetime, int]] = field(default_factory=dict)
     """When each file of the copy was changed, and its size, when it was last looked at."""
 
@@ -106,6 +110,7 @@ class Memory:
         elif not await self._files.exists(store.folder):
             await self._files.mkdir(store.folder)
         store.known = digests
+        store.sizes = {rel: len(data) for rel, data in now.items()}
 
     async def pull(self) -> list[str]:
         """What was not taken over, a sentence each."""
@@ -113,7 +118,8 @@ class Memory:
         async with self._turn:
             for store in self._stores:
                 await self._pull(store, notes)
-        return notes
+        more = len(notes) - MAX_NOTES
+        return [*notes[:MAX_NOTES], f"{more} more like these"] if more > 0 else notes
 
     async def _pull(self, store: _Store, notes: list[str]) -> None:
         try:
@@ -142,6 +148,7 @@ class Memory:
             digest = store.known.pop(rel)  # the next push makes anew what a read-only store has
             if not store.read_only:
                 await asyncio.to_thread(store.remove, rel, digest)
+                store.sizes.pop(rel, None)
 
     async def _take(self, store: _Store, rel: str, data: bytes, notes: list[str]) -> None:
         digest = _digest(data)
@@ -151,6 +158,11 @@ class Memory:
             store.known.pop(rel, None)
             notes.append(f"{_shown(store, rel)} was not kept: this memory is read-only")
             return
+        others = sum(store.sizes.values()) - store.sizes.get(rel, 0)
+        full = len(store.sizes) >= MAX_FILES and rel not in store.sizes
+        if full or len(data) > MAX_FILE_BYTES or others + len(data) > MAX_BYTES:
+            notes.append(f"{_shown(store, rel)} was not kept: a memory has at most {MAX_FILES} files and {MAX_BYTES} bytes")
+            return
         try:
             data.decode()
             await asyncio.to_thread(store.write, rel, data)
@@ -158,7 +170,7 @@ class Memory:
             why = "it is no text in UTF-8" if isinstance(err, UnicodeDecodeError) else "the worker cannot write it"
             notes.append(f"{_shown(store, rel)} was not kept: {why}")
             return
-        store.known[rel] = digest
+        store.known[rel], store.sizes[rel] = digest, len(data)
 
     async def _listed(self, store: _Store) -> tuple[dict[str, models.FileEntry], bool]:
         found = await self._files.list(store.folder, depth=16, limit=MAX_FILES)

@@ -38,6 +38,7 @@ from skerry import _constants as constants  # noqa: E402
 from skerry._async.client import AsyncClient  # noqa: E402
 from skerry._async.execs import Exec  # noqa: E402
 from skerry._async.thread import Thread  # noqa: E402
+from skerry._bounded import bounded  # noqa: E402
 from skerry._claude_memory import Memory  # noqa: E402
 from skerry._folders import files_of  # noqa: E402
 from skerry._results import Event  # noqa: E402
@@ -55,6 +56,9 @@ MAX_MEDIA = 20 << 20
 MAX_FOUND = 200
 MAX_SHELL_OUTPUT = 15 << 20
 """What a shell may have written in all before it starts anew: the server keeps 16 MiB of an exec's output."""
+
+MAX_MARK = 100
+"""More than the line that ends a command has, in bytes."""
 
 MEDIA = {
     ".png": "image/png",
@@ -232,10 +236,10 @@ class _Session:
                 return _head(text.content, text.next_offset is not None and text.end_line < last)
             size = (await files.stat(path)).bytes
             limit = {None: MAX_TEXT, "application/pdf": MAX_MEDIA}.get(media, MAX_IMAGE)
-            if size > limit:
+            data = await bounded(files, path, limit) if size <= limit else None
+            if data is None:
                 hint = "" if media else ' Use view_range to read some of its lines, such as "view_range": [1, 500].'
-                raise ToolError(f"read: {file_path} has {size} bytes, and at most {limit} can be read at once.{hint}")
-            data = await files.download(path)
+                raise ToolError(f"read: {file_path} has {max(size, limit + 1)} bytes, and at most {limit} can be read at once.{hint}")
         if media:
             return [cast(Any, _block(media, data))]
         try:
@@ -324,7 +328,7 @@ class _Shell:
             )
             self._events, self._written = self._exec.events(), 0
         assert self._events is not None
-        # The mark is made anew for each command, so that none can print it. eval: a command that bash cannot read ends with an
+        # The mark is made anew for each command, so that the output of none ends it. eval: a command that bash cannot read ends with an
         # error, and does not swallow the line with the mark.
         mark = f"skerry-{secrets.token_hex(16)}-done"
         encoded = base64.b64encode(command.encode()).decode()
@@ -342,11 +346,15 @@ class _Shell:
                     else f": {result.status} {result.detail or ''}".rstrip()
                 )
                 return _tail(out, cut) + f"\n[the shell ended with exit code {code}{why}; the next command has a new one]", code
+            # What came before was searched, but for a mark that was not whole: output in small pieces costs no more.
+            begin = max(0, len(out) - MAX_MARK)
             out += event.data
             self._written += len(event.data)
-            found = out.rfind(b"\n" + mark.encode() + b" ")
+            found = out.rfind(b"\n" + mark.encode() + b" ", begin)
             if found >= 0 and (end := out.find(b"\n", found + 1)) >= 0:
-                code = int(out[found + 1 : end].rsplit(b" ", 1)[1])
+                word = bytes(out[found + 1 : end].rsplit(b" ", 1)[1])
+                # Code that took over the shell, with a trap of its own, may print anything.
+                code = int(word) if len(word) <= 3 and word.isdigit() else 1
                 return _tail(out[:found], cut), code
             if len(out) > 2 * MAX_OUTPUT:
                 del out[: len(out) - MAX_OUTPUT]

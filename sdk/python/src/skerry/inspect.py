@@ -13,7 +13,7 @@ import errno
 import shlex
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any, Literal, overload
 
@@ -37,6 +37,7 @@ from pydantic import BaseModel, ConfigDict  # noqa: E402
 from skerry import _constants as constants  # noqa: E402
 from skerry._async.client import AsyncClient  # noqa: E402
 from skerry._async.thread import Thread  # noqa: E402
+from skerry._bounded import bounded  # noqa: E402
 from skerry._cancellable import exit_code  # noqa: E402
 from skerry._results import ExecResult as Result  # noqa: E402
 from skerry.errors import NotFound, SkerryError  # noqa: E402
@@ -220,7 +221,12 @@ class SkerrySandboxEnvironment(SandboxEnvironment):
         try:
             yield ["/bin/sh", "-c", 'exec "$@" < "$0"', at, *cmd], None
         finally:
-            await self.thread.files.delete(at)
+            await self._delete(at)
+
+    async def _delete(self, path: str) -> None:
+        """Code in the sandbox may have been first."""
+        with suppress(NotFound):
+            await self.thread.files.delete(path)
 
     def _refuse(self, user: str | None) -> None:
         if user is not None:
@@ -246,8 +252,11 @@ class SkerrySandboxEnvironment(SandboxEnvironment):
         raise_for(result, file)
         content = result.stdout_bytes
         if result.truncated and result.stdout_path:  # the server keeps all of it
-            content = await self.thread.files.download(result.stdout_path)
-            await self.thread.files.delete(result.stdout_path)
+            whole = await bounded(self.thread.files, result.stdout_path, limit)
+            if whole is None:  # code in the sandbox made it another one
+                raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+            content = whole
+            await self._delete(result.stdout_path)
         return content.decode("utf-8") if text else content
 
     def _path(self, file: str) -> str:
