@@ -5,6 +5,7 @@
 package files
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -19,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Errors besides those of package fs. Every error of an FS wraps one of these, or an error of the
@@ -33,8 +36,10 @@ var (
 const (
 	maxPath  = 4096
 	maxDepth = 64
-	maxNames = 100_000 // of one folder
-	tempName = ".skerry-new-"
+	// maxParents is how many folders are made for a path, with those that code makes or removes meanwhile.
+	maxParents = 128
+	maxNames   = 100_000 // of one folder
+	tempName   = ".skerry-new-"
 )
 
 // Root is a folder that may be used.
@@ -76,55 +81,144 @@ type Info struct {
 	Symlink  string // where a link points to, as it is written in it
 }
 
-// place is a path in an open root.
+// place is a path in an open root. Of the root "/" it is a name in the folder that was opened for it: what code swaps
+// meanwhile is not followed out of that folder.
 type place struct {
 	root    *os.Root
 	rel     string
 	path    string
+	real    string   // without links, in the root "/"
 	without []string // Root.Without
 }
 
 func (p *place) close() { _ = p.root.Close() }
 
-func (f *FS) open(name string, write bool) (*place, error) {
+// open opens a place to read, or to write.
+func (f *FS) open(name string, write bool) (*place, error) { return f.openIn(name, write, false) }
+
+// openNew is open for a path whose parents are made.
+func (f *FS) openNew(name string) (*place, error) {
+	p, err := f.openIn(name, true, true)
+	if err != nil || p.rel == "." {
+		return p, err
+	}
+	if err := p.root.MkdirAll(filepath.Dir(p.rel), 0o755); err != nil {
+		p.close()
+		return nil, p.fail(err)
+	}
+	return p, nil
+}
+
+func (f *FS) openIn(name string, write, parents bool) (*place, error) {
 	if len(name) > maxPath || !path.IsAbs(name) || strings.ContainsRune(name, 0) {
 		return nil, fmt.Errorf("%.200q: %w", name, ErrOutside)
 	}
 	name = path.Clean(name)
 	for _, r := range f.roots {
-		real := name
-		if r.Path == "/" {
-			if real = resolve(name); within(real, r.Without) {
-				return nil, fmt.Errorf("%.200q: %w", name, ErrOutside)
-			}
-		}
-		rel, err := filepath.Rel(r.Path, real)
+		rel, err := filepath.Rel(r.Path, name)
 		if err != nil || !filepath.IsLocal(rel) {
 			continue
 		}
 		if write && !r.Writable {
 			return nil, fmt.Errorf("%.200q: %w", name, ErrReadOnly)
 		}
+		if r.Path == "/" {
+			return openBelow(name, parents, r.Without)
+		}
 		root, err := os.OpenRoot(r.Path)
 		if err != nil {
 			return nil, fmt.Errorf("%.200q: %w", name, cause(err))
 		}
-		return &place{root: root, rel: rel, path: name, without: r.Without}, nil
+		return &place{root: root, rel: rel, path: name}, nil
 	}
 	return nil, fmt.Errorf("%.200q: %w", name, ErrOutside)
 }
 
-// resolve follows the links on the way to a name, not one at its end. What does not exist has none.
-func resolve(name string) string {
-	base := filepath.Base(name)
-	for dir := filepath.Dir(name); ; dir, base = filepath.Dir(dir), filepath.Join(filepath.Base(dir), base) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, base)
+// openBelow opens the folder of a path of the root "/". Links on the way are followed, one at its end is not. parents: folders
+// that are not there are made, one after the other.
+func openBelow(name string, parents bool, without []string) (*place, error) {
+	for range maxParents {
+		dir, rest := resolve(name)
+		if within(filepath.Join(dir, rest), without) {
+			return nil, fmt.Errorf("%.200q: %w", name, ErrOutside)
 		}
-		if dir == "/" {
-			return name
+		first, _, deeper := strings.Cut(rest, "/")
+		if deeper && !parents {
+			_, err := os.Lstat(name)
+			return nil, fmt.Errorf("%.200q: %w", name, cause(cmp.Or(err, fs.ErrNotExist)))
+		}
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return nil, fmt.Errorf("%.200q: %w", name, cause(err))
+		}
+		p := &place{root: root, rel: first, path: name, without: without}
+		// Code may have put a link in the place of a folder meanwhile.
+		at, err := p.folder()
+		if err == nil && deeper {
+			if err = root.Mkdir(first, 0o755); errors.Is(err, fs.ErrExist) {
+				err = nil // also a link that leads nowhere: the loop ends
+			}
+		}
+		if err == nil && !deeper {
+			p.real = filepath.Join(at, rest)
+			return p, nil
+		}
+		p.close()
+		if err != nil {
+			return nil, p.fail(err)
 		}
 	}
+	return nil, fmt.Errorf("%.200q: %w", name, ErrNotDir)
+}
+
+// folder is the path of the open root, which is one that may be used.
+func (p *place) folder() (string, error) {
+	dir, err := p.root.Open(".")
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	return p.realOf(dir)
+}
+
+// realOf is the path of an open file as the kernel knows it. It is one that may be used.
+func (p *place) realOf(file *os.File) (string, error) {
+	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err == nil && within(at, p.without) {
+		err = ErrOutside
+	}
+	return at, err
+}
+
+// resolve follows the links on the way to a name, not one at its end: to the nearest folder that exists, and what is left.
+func resolve(name string) (dir, rest string) {
+	if name == "/" {
+		return name, "."
+	}
+	rest = filepath.Base(name)
+	for at := filepath.Dir(name); ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
+		if real, err := filepath.EvalSymlinks(at); err == nil || at == "/" {
+			return cmp.Or(real, at), rest
+		}
+	}
+}
+
+// openFollowed is open for a name whose link at the end is followed, too.
+func (f *FS) openFollowed(name string) (*place, error) {
+	p, err := f.open(name, false)
+	if err != nil || p.real == "" {
+		return p, err
+	}
+	real, err := filepath.EvalSymlinks(p.path)
+	if err != nil || real == p.real {
+		return p, nil //nolint:nilerr // what is not there is said by who uses it
+	}
+	p.close()
+	q, err := f.open(real, false)
+	if err == nil {
+		q.path = p.path
+	}
+	return q, err
 }
 
 func within(name string, dirs []string) bool {
@@ -171,7 +265,7 @@ func (f *FS) Stat(name string) (Info, error) {
 // List returns the entries of a folder, sorted by path, depth levels deep (at least one). Links are
 // not followed. truncated: there are more than limit.
 func (f *FS) List(name string, depth, limit int) (items []Info, truncated bool, err error) {
-	p, err := f.open(name, false)
+	p, err := f.openFollowed(name)
 	if err != nil {
 		return nil, false, err
 	}
@@ -206,13 +300,13 @@ func (l *lister) walk(p *place, level int) error {
 			l.truncated = true
 			return nil
 		}
-		c := &place{root: p.root, rel: filepath.Join(p.rel, name), path: path.Join(p.path, name), without: p.without}
+		c := &place{root: p.root, rel: filepath.Join(p.rel, name), path: path.Join(p.path, name), real: filepath.Join(p.real, name), without: p.without}
 		fi, err := c.root.Lstat(c.rel)
 		if err != nil {
 			continue // gone meanwhile
 		}
 		l.items = append(l.items, c.info(fi))
-		if fi.IsDir() && level < l.depth && !within(filepath.Join("/", c.rel), p.without) {
+		if fi.IsDir() && level < l.depth && !within(c.real, p.without) {
 			_ = l.walk(c, level+1) // an unreadable folder is listed as empty
 		}
 	}
@@ -221,21 +315,11 @@ func (l *lister) walk(p *place, level int) error {
 
 // Open opens a regular file for reading. The caller closes it.
 func (f *FS) Open(name string) (*os.File, error) {
-	p, err := f.open(name, false)
+	p, err := f.openFollowed(name)
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
-	if p.root.Name() == "/" {
-		if real, err := filepath.EvalSymlinks(p.path); err == nil && real != p.path {
-			q, err := f.open(real, false)
-			if err != nil {
-				return nil, err
-			}
-			defer q.close()
-			return q.regular(os.O_RDONLY, 0)
-		}
-	}
 	return p.regular(os.O_RDONLY, 0)
 }
 
@@ -248,6 +332,9 @@ func (p *place) regular(flags int, mode fs.FileMode) (*os.File, error) {
 	if err == nil && !fi.Mode().IsRegular() {
 		err = ErrNotRegular
 	}
+	if err == nil && p.real != "" { // a link that came meanwhile
+		_, err = p.realOf(file)
+	}
 	if err != nil {
 		_ = file.Close()
 		return nil, p.fail(err)
@@ -257,7 +344,7 @@ func (p *place) regular(flags int, mode fs.FileMode) (*os.File, error) {
 
 // MakeDir makes a folder and its parents. It is no error when it is there.
 func (f *FS) MakeDir(name string) (Info, error) {
-	p, err := f.open(name, true)
+	p, err := f.openNew(name)
 	if err != nil {
 		return Info{}, err
 	}
@@ -283,21 +370,21 @@ func (f *FS) Move(from, to string) (Info, error) {
 		return Info{}, err
 	}
 	defer p.close()
-	q, err := f.open(to, true)
+	if _, err := p.root.Lstat(p.rel); err != nil {
+		return Info{}, p.fail(err)
+	}
+	q, err := f.openNew(to)
 	if err != nil {
 		return Info{}, err
 	}
 	defer q.close()
-	if p.root.Name() != q.root.Name() {
+	if p.real == "" && p.root.Name() != q.root.Name() {
 		return Info{}, q.fail(syscall.EXDEV)
 	}
 	if _, err := q.root.Lstat(q.rel); err == nil {
 		return Info{}, q.fail(fs.ErrExist)
 	}
-	if err := q.root.MkdirAll(filepath.Dir(q.rel), 0o755); err != nil {
-		return Info{}, q.fail(err)
-	}
-	if err := q.root.Rename(p.rel, q.rel); err != nil {
+	if err := move(p, q); err != nil {
 		return Info{}, p.fail(err)
 	}
 	fi, err := q.root.Lstat(q.rel)
@@ -305,6 +392,21 @@ func (f *FS) Move(from, to string) (Info, error) {
 		return Info{}, q.fail(err)
 	}
 	return q.info(fi), nil
+}
+
+// move renames between two folders. Both are open, so that no link is followed.
+func move(p, q *place) error {
+	from, err := p.root.Open(filepath.Dir(p.rel))
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := q.root.Open(filepath.Dir(q.rel))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	return unix.Renameat(int(from.Fd()), filepath.Base(p.rel), int(to.Fd()), filepath.Base(q.rel))
 }
 
 // Remove removes a file, a link or an empty folder; with recursive a folder with all in it. A root
@@ -343,7 +445,7 @@ type Writer struct {
 // until Commit puts the new content in its place, in one step. One of Commit and Abort must be
 // called.
 func (f *FS) Create(name string, appendTo bool) (*Writer, error) {
-	p, err := f.open(name, true)
+	p, err := f.openNew(name)
 	if err != nil {
 		return nil, err
 	}
@@ -359,9 +461,6 @@ func (w *Writer) open(appendTo bool) error {
 	p := w.place
 	if p.rel == "." {
 		return p.fail(ErrNotRegular)
-	}
-	if err := p.root.MkdirAll(filepath.Dir(p.rel), 0o755); err != nil {
-		return p.fail(err)
 	}
 	var err error
 	if appendTo {

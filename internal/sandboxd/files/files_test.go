@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func newFS(t *testing.T) (f *FS, rw, ro string) {
@@ -264,8 +266,31 @@ func TestWhole(t *testing.T) {
 			t.Errorf("written %s: %v", name, err)
 		}
 	}
-	items, _, err := f.List(base, 3, 100)
-	if err != nil {
+	if info, err := f.MakeDir(filepath.Join(open, "absolute", "a", "b", "c")); err != nil || !info.IsDir {
+		t.Errorf("made %+v, %v", info, err)
+	}
+	if _, err := f.Move(filepath.Join(open, "a", "b"), filepath.Join(base, "new", "place", "b")); err != nil {
+		t.Error(err)
+	}
+	if err := write(f, filepath.Join(base, "new", "place", "b", "c", "d", "file"), "deep", false); err != nil {
+		t.Error(err)
+	}
+	if got, err := read(t, f, filepath.Join(base, "new/place/b/c/d/file")); got != "deep" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	for name, target := range map[string]string{"dangling": filepath.Join(base, "nowhere"), "self": "self"} {
+		if err := os.Symlink(target, filepath.Join(base, name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(f, filepath.Join(base, name, "x", "y"), "x", false); err == nil {
+			t.Errorf("written below the link %s", name)
+		}
+	}
+	items, _, err := f.List(filepath.Join(open, "absolute"), 1, 100)
+	if err != nil || len(items) == 0 || !strings.HasPrefix(items[0].Path, filepath.Join(open, "absolute")+"/") {
+		t.Errorf("listed by a link: %v, %v", items, err)
+	}
+	if items, _, err = f.List(base, 3, 100); err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range items {
@@ -278,5 +303,57 @@ func TestWhole(t *testing.T) {
 	}
 	if got, err := read(t, f, open+"/made/new"); got != "made" || err != nil {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestSwappedMeanwhile: code swaps a folder for a link while a file in it is opened. What may not be used is not read.
+func TestSwappedMeanwhile(t *testing.T) {
+	base := t.TempDir()
+	secret, folder, link := filepath.Join(base, "secret"), filepath.Join(base, "d"), filepath.Join(base, "l")
+	for _, dir := range []string{secret, folder} {
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "file"), []byte("content of "+filepath.Base(dir)), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("secret", link); err != nil {
+		t.Fatal(err)
+	}
+	f := New([]Root{{Path: "/", Writable: true, Without: []string{secret}}})
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, folder, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	read, refused := 0, 0
+	for until := time.Now().Add(2 * time.Second); time.Now().Before(until); {
+		file, err := f.Open(filepath.Join(folder, "file"))
+		if err != nil {
+			refused++
+			continue
+		}
+		text, _ := io.ReadAll(file)
+		_ = file.Close()
+		if read++; string(text) == "content of secret" {
+			t.Errorf("the secret was read, after %d other files and %d refusals", read-1, refused)
+			break
+		}
+		if err := write(f, filepath.Join(folder, "planted"), "x", false); err == nil {
+			if _, err := os.Stat(filepath.Join(secret, "planted")); err == nil {
+				t.Errorf("a file was written beside the secret, after %d others", read)
+				break
+			}
+		}
+	}
+	close(stop)
+	<-done
+	if read == 0 || refused == 0 {
+		t.Errorf("%d were read and %d refused: nothing was swapped", read, refused)
 	}
 }
