@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
@@ -183,10 +184,28 @@ func applyLayer(ctx context.Context, root string, layer io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if _, err = archive.Apply(ctx, root, plain); err == nil {
+	if _, err = archive.Apply(ctx, root, plain, archive.WithFilter(harmless)); err == nil {
 		_, err = io.Copy(io.Discard, plain) // a decompressor may be a process, which must not be left writing
 	}
 	return errors.Join(err, plain.Close())
+}
+
+const (
+	setIDs      = 0o6000
+	xattrRecord = "SCHILY.xattr."
+	userXattr   = xattrRecord + "user."
+)
+
+// harmless takes away what would give users of the host a right: they may enter the folder of images. In a sandbox none of it
+// has an effect.
+func harmless(h *tar.Header) (bool, error) {
+	h.Mode &^= setIDs
+	for name := range h.PAXRecords { // capabilities, and what overlays read
+		if strings.HasPrefix(name, xattrRecord) && !strings.HasPrefix(name, userXattr) {
+			delete(h.PAXRecords, name)
+		}
+	}
+	return h.Typeflag != tar.TypeBlock && h.Typeflag != tar.TypeChar, nil
 }
 
 // sweepImages removes what a killed server left half unpacked, and replaced trees once no sandbox runs on the image.

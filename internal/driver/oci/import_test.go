@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	imagespecs "github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest"
 	"github.com/skerry-sandbox/skerry/internal/driver/oci"
@@ -158,6 +159,40 @@ func TestImportImage(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(home, ".*-*")); len(left) != 0 {
 		t.Errorf("left over: %v", left)
+	}
+}
+
+// TestImportIsHarmless: the image lies in a folder that users of the host may enter. Nothing in it gives them a right.
+func TestImportIsHarmless(t *testing.T) {
+	t.Parallel()
+	d, home := importer(t)
+	folder, source := filepath.Join(home, "rootfs"), filepath.Join(home, "image.tar")
+	suid, capable := file("suid", 0o6755, 0), file("capable", 0o755, 0)
+	capable.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": "\x01\x00\x00\x02\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "SCHILY.xattr.user.kind": "x"}
+	shared := dir("shared")
+	shared.Mode = 0o3777
+	headers := []tar.Header{
+		dir("."), suid, capable, shared, {Typeflag: tar.TypeBlock, Name: "disk", Mode: 0o666, Devmajor: 8}, {Typeflag: tar.TypeChar, Name: "memory", Mode: 0o666, Devmajor: 1, Devminor: 1},
+		{Typeflag: tar.TypeLink, Name: "hard", Linkname: "suid", Mode: 0o6755},
+	}
+	if err := os.WriteFile(source, ociArchive(t, runtime.GOARCH, layer(t, headers...)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if imported, err := d.ImportImage(t.Context(), folder, source); err != nil || !imported {
+		t.Fatal(imported, err)
+	}
+	for name, want := range map[string]os.FileMode{"suid": 0o755, "hard": 0o755, "capable": 0o755, "shared": os.ModeDir | os.ModeSticky | 0o777} {
+		if info, err := os.Lstat(filepath.Join(folder, name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want %s", name, info, err, want)
+		}
+	}
+	for _, name := range []string{"disk", "memory"} {
+		if info, err := os.Lstat(filepath.Join(folder, name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if n, err := unix.Getxattr(filepath.Join(folder, "capable"), "security.capability", nil); err == nil {
+		t.Errorf("a program has capabilities, of %d bytes", n)
 	}
 }
 
