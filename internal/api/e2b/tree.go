@@ -89,12 +89,18 @@ func (a *Adapter) listed(ctx context.Context, q request, at string, recursive bo
 const lookAgain = 500 * time.Millisecond
 
 // watchListed is service.Files.WatchFiles for a folder that only the sandbox has. It looks now and then, while the sandbox
-// runs, and starts none.
+// runs, and starts none. It counts as a watcher: each holds what its folder was like.
 func (a *Adapter) watchListed(ctx context.Context, q request, at string, recursive bool, emit func([]paths.Change) error) error {
+	id, err := a.watchers.add(&watcher{thread: threadOf(q)})
+	if err != nil {
+		return err
+	}
+	defer a.watchers.get(threadOf(q), id, true)
 	w := paths.NewWatch(at, recursive)
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
+		a.watchers.get(threadOf(q), id, false) // it is not idle
 		t, err := a.o.Threads.Thread(ctx, q.caller, q.thread)
 		if err != nil {
 			return err

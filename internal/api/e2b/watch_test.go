@@ -1,10 +1,14 @@
 package e2b
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // TestWatchersOfOwners: a watcher holds a folder of up to 10,000 entries, so a user has a bounded number of them
@@ -31,5 +35,41 @@ func TestWatchersOfOwners(t *testing.T) {
 	}
 	if err := add("bob", 0); sandbox.KindOf(err) != sandbox.QuotaExceeded {
 		t.Errorf("one too many of a sandbox: %v", err)
+	}
+}
+
+// TestWatchesOfSandboxes: a watch of a folder that only a sandbox has lists it twice a second, so there are as many as of watchers,
+// and one that goes makes room.
+func TestWatchesOfSandboxes(t *testing.T) {
+	t.Parallel()
+	h, a := adapter(t)
+	defer a.Close()
+	q := request{caller: me, thread: "e2bx"}
+	h.threads[q.thread] = sandbox.ThreadView{Sandbox: &sandbox.Info{State: sandbox.Paused}}
+	ends := make(chan error, maxWatchers+1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watch := func() {
+		ends <- a.watchListed(ctx, q, "/tmp", true, func([]paths.Change) error { return nil })
+	}
+	for range maxWatchers + 1 {
+		go watch()
+	}
+	select {
+	case err := <-ends:
+		if sandbox.KindOf(err) != sandbox.QuotaExceeded {
+			t.Errorf("one too many: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%d watches of one sandbox", maxWatchers+1)
+	}
+	cancel()
+	for range maxWatchers {
+		if err := <-ends; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	if len(a.watchers.by) != 0 {
+		t.Errorf("%d watchers are left", len(a.watchers.by))
 	}
 }
