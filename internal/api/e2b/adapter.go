@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/filesystem/filesystemconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process/processconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
@@ -42,12 +43,13 @@ type Adapter struct {
 	o        Options
 	known    *knownSandboxes
 	watchers *watchers
+	guesses  *auth.Guesses         // of signatures, which are compared with all sandboxes
 	locks    keylock.Locks[string] // of what must not be done twice at once
 }
 
 // New makes the adapter.
 func New(o Options) *Adapter {
-	a := &Adapter{o: o, watchers: newWatchers()}
+	a := &Adapter{o: o, watchers: newWatchers(), guesses: auth.NewGuesses()}
 	a.known = newKnown(o.Service, o.Log, &a.locks)
 	return a
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -47,8 +48,13 @@ func (a *Adapter) admit(r *http.Request) {
 	if expired(v) || len(v.Get("path")) > maxPath || len(v.Get("username")) > maxPath {
 		return
 	}
-	thread, by, ok := a.known.signed(v.Get("path")+":"+operation+":"+v.Get("username")+":", v.Get(expirationParam), v.Get(signatureParam))
-	if !ok {
+	var thread string
+	var by signer
+	signature := v.Get(signatureParam)
+	if !a.guesses.Look(exchange.Source(r), signature, func() (ok bool) {
+		thread, by, ok = a.known.signed(v.Get("path")+":"+operation+":"+v.Get("username")+":", v.Get(expirationParam), signature)
+		return ok
+	}) {
 		return
 	}
 	r.Header.Set(sandboxHeader, thread)
