@@ -31,12 +31,12 @@ const (
 	redBox     = `{"sandbox_id":"box-of-red","thread_id":"talk-of-red","user_id":"ann"}`
 )
 
-// TestTenantMatrixOfAdapters is TestTenantMatrix for the APIs of other products: every route that E2B's SDKs call, and those of DeerFlow, with
-// every caller. A new route of E2B's is in the adapter's list, and so in here.
+// TestTenantMatrixOfAdapters is TestTenantMatrix for the APIs of other products: every route that E2B's SDKs call, and those of DeerFlow and
+// LibreChat, with every caller. A new route of E2B's is in the adapter's list, and so in here.
 func TestTenantMatrixOfAdapters(t *testing.T) {
 	whole(t, TestTenantMatrix)
 	t.Parallel()
-	m := &adapted{matrix: newMatrix(t, "SKERRY_E2B=true", "SKERRY_DEERFLOW_ENABLED=true")}
+	m := &adapted{matrix: newMatrix(t, "SKERRY_E2B=true", "SKERRY_DEERFLOW_ENABLED=true", "SKERRY_LIBRECHAT_ENABLED=true")}
 	m.make()
 	before := m.had()
 	routes := e2b.New(e2b.Options{}).Routes().Routes
@@ -50,6 +50,7 @@ func TestTenantMatrixOfAdapters(t *testing.T) {
 	}
 	m.gateways()
 	m.addresses()
+	m.librechat()
 	if after := m.had(); after != before {
 		t.Errorf("what red has is not as it was:\n%s\nbefore:\n%s", after, before)
 	}
@@ -323,5 +324,53 @@ func (m *adapted) addresses() {
 		if a.status != 403 {
 			m.t.Errorf("with the key of an address: %d %s", a.status, a.body)
 		}
+	}
+}
+
+// librechat: each caller asks for a file that ann of red has uploaded, by all names that it has.
+func (m *adapted) librechat() {
+	const at = "/librechat/v1"
+	ask := func(c caller, method, path, kind, body string) answer {
+		return m.send(method, at+path, body, "Content-Type: "+kind, "X-API-Key: "+c.secret)
+	}
+	form := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"red.txt\"\r\n\r\n" + redText + "\r\n--x--\r\n"
+	var up struct {
+		Session string `json:"storage_session_id"`
+		Files   []struct {
+			ID string `json:"fileId"`
+		}
+	}
+	if ask(m.callers[0], "POST", "/upload", "multipart/form-data; boundary=x", form).into(m.t, &up); len(up.Files) != 1 {
+		m.t.Fatalf("%+v", up)
+	}
+	file := up.Session + "/" + up.Files[0].ID
+	ref := `{"lang":"bash","code":"cat red.txt","session_id":"of-another-one-000000","files":[{"id":"` + up.Files[0].ID + `","storage_session_id":"` + up.Session + `","name":"red.txt"}]}`
+	for _, c := range append([]caller{{secret: "sk_" + strings.Repeat("0", 64), role: "nobody"}}, m.callers...) {
+		self := c.tenant == "red" && c.user == "ann" && c.role != "auditor"
+		for _, q := range []struct{ method, path, body string }{
+			{"GET", "/files/" + up.Session, ""}, {"GET", "/files/" + up.Session + "?detail=full", ""}, {"GET", "/download/" + file, ""},
+			{"GET", "/sessions/" + up.Session + "/objects/" + up.Files[0].ID, ""}, {"POST", "/exec", ref}, {"DELETE", "/files/" + file, ""},
+		} {
+			if self && q.method != "GET" {
+				continue
+			}
+			a := ask(c, q.method, q.path, "application/json", q.body)
+			want := []int{200, 404} // a list of what it has, which is nothing
+			switch {
+			case c.role == "nobody":
+				want = []int{401}
+			case c.role == "auditor":
+				want = []int{403}
+			case self:
+				want = []int{200}
+			}
+			shows := bytes.Contains(a.body, []byte(redText)) || a.status == 200 && bytes.Contains(a.body, []byte(up.Files[0].ID))
+			if m.count("librechat"); !slices.Contains(want, a.status) || shows != self {
+				m.t.Errorf("%s %s as %s: %d %s; want %v", q.method, q.path, c, a.status, a.body, want)
+			}
+		}
+	}
+	if a := ask(m.callers[0], "GET", "/download/"+file, "", ""); a.status != 200 || string(a.body) != redText {
+		m.t.Errorf("the file of ann: %d %s", a.status, a.body)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -376,6 +377,26 @@ func FuzzExec(f *testing.F) {
 		}
 		if q := b.run(b.session(key)); strings.Count(q.Path, "/") != 4 {
 			t.Errorf("the path is %q", q.Path)
+		}
+	})
+}
+
+// FuzzForm: no form brings more files than it may, or hangs. What a file is called is the API's to judge.
+func FuzzForm(f *testing.F) {
+	f.Add("--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a/b\"\r\n\r\n1\r\n--x--\r\n")
+	f.Add("--x\r\nContent-Disposition: form-data; name=\"entity_id\"\r\n\r\n1\r\n--x\r\n\r\n--x--")
+	f.Fuzz(func(t *testing.T, body string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, prefix+"/upload", strings.NewReader(body))
+		r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+		files := 0
+		c := &call{Caller: inprocess.Caller{R: r, W: httptest.NewRecorder()}}
+		err := c.parts(func(_ string, content io.Reader) error {
+			files++
+			_, err := io.Copy(io.Discard, content)
+			return err
+		})
+		if files > maxFiles || err == nil && files == 0 {
+			t.Errorf("%d files, %v", files, err)
 		}
 	})
 }

@@ -131,6 +131,27 @@ func TestOutputIsData(t *testing.T) {
 	}
 }
 
+// FuzzParse: whatever an image says of itself, its list is within bounds, and can be written in both forms.
+func FuzzParse(f *testing.F) {
+	f.Add(listed)
+	f.Add("npm\t@/%2f\t\xff\t?\t(A OR\nend\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := Parse(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, p := range list.Parts {
+			if len(p.Name) > maxField || strings.ContainsAny(list.purl(p), " \t\n") {
+				t.Errorf("%q is the package URL of %q", list.purl(p), p)
+			}
+		}
+		of := Subject{Name: "x", Time: time.Unix(1, 0)}
+		if err := errors.Join(list.Write(new(bytes.Buffer), of), list.WriteSPDX(new(bytes.Buffer), of)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestScript runs the script on this machine, as it runs in a sandbox.
 func TestScript(t *testing.T) {
 	sh, err := exec.LookPath("sh")
