@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { createBashExecutionTool, createCodeExecutionTool } from '@librechat/agents'
+import { tool } from '@langchain/core/tools'
+import { createBashExecutionTool, createCodeExecutionTool, createProgrammaticToolCallingTool } from '@librechat/agents'
 
 const base = process.env.LIBRECHAT_CODE_BASEURL
 const authHeaders = {} // the server of scripts/clients.sh asks for none
@@ -65,4 +66,28 @@ test('a file that is gone is asked for again', async () => {
   const code = createCodeExecutionTool({ authHeaders })
   const file = { id: 'x'.repeat(21), storage_session_id: 'y'.repeat(21), name: 'gone.txt', kind: 'user', resource_id: 'ann' }
   await assert.rejects(invoke(code, { lang: 'py', code: 'print(1)' }, [file]), /upload it again/)
+})
+
+test('code calls tools of LibreChat in rounds, and what it prints comes at the end', async () => {
+  const program = createProgrammaticToolCallingTool({ authHeaders })
+  const weather = tool(async ({ city }) => JSON.stringify({ city, degrees: city === 'SF' ? 15 : 5 }), { name: 'get-weather', description: 'Weather', schema: { type: 'object', properties: { city: { type: 'string' } } } })
+  const fail = tool(async () => { throw new Error('no such place') }, { name: 'fail', description: 'Fails', schema: { type: 'object', properties: {} } })
+  const call = (code, extra = {}) => program.invoke({
+    name: program.name, args: { code }, id: 'call', type: 'tool_call', toolMap: new Map([['get-weather', weather], ['fail', fail]]),
+    toolDefs: [{ name: 'get-weather', description: 'Weather' }, { name: 'fail', description: 'Fails' }], ...extra,
+  })
+  const got = await call(`
+sf, ny = await asyncio.gather(get_weather(city="SF"), get_weather(city="NY"))
+print(sf["degrees"] + ny["degrees"])
+for city in ["a", "b", "c"]:
+    print((await get_weather(city=city))["city"])
+try:
+    await fail()
+except Exception as e:
+    print("caught", e)
+open("/mnt/data/report.txt", "w").write("made")
+`)
+  assert.match(got.content, /stdout:\n20\na\nb\nc\ncaught no such place/)
+  assert.deepEqual(got.artifact.files.map((f) => f.name), ['report.txt'])
+  assert.match((await call('1/0')).content, /File "main.py", line 1[\s\S]*ZeroDivisionError/)
 })

@@ -15,9 +15,16 @@ import (
 // maxEvent bounds one server-sent event of the API, in bytes. The longest is the end of an exec, with all its output.
 const maxEvent = 64 << 20
 
+// Event is one server-sent event of the API. ID is 0 where it has none.
+type Event struct {
+	ID   uint64
+	Name string
+	Data []byte
+}
+
 // Events sends a request to the API and passes on each server-sent event of the answer as it comes. An error of each ends the
 // request, as a client that is gone does. A *Refusal is an answer that is no success, or the error that ended the stream.
-func (c Caller) Events(q Request, each func(event string, data []byte) error) error {
+func (c Caller) Events(q Request, each func(Event) error) error {
 	r, err := c.Make(q)
 	if err != nil {
 		return err
@@ -49,7 +56,7 @@ type stream struct {
 	header http.Header
 	status int
 	buffer bytes.Buffer // of an event that is not whole yet
-	each   func(event string, data []byte) error
+	each   func(Event) error
 	err    error
 }
 
@@ -87,27 +94,33 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pass hands over one event. Lines other than those of its name and data are passed over.
+// pass hands over one event. Lines of other fields are passed over.
 func (s *stream) pass(text string) error {
-	var name, data string
+	var e Event
+	var err error
 	for line := range strings.SplitSeq(text, "\n") {
-		if value, ok := strings.CutPrefix(line, "event: "); ok {
-			name = value
-		} else if value, ok := strings.CutPrefix(line, "data: "); ok {
-			data = value
+		switch field, value, _ := strings.Cut(line, ": "); field {
+		case "id":
+			if e.ID, err = strconv.ParseUint(value, 10, 64); err != nil {
+				return fmt.Errorf("an event of the answer: %w", err)
+			}
+		case "event":
+			e.Name = value
+		case "data":
+			e.Data = []byte(value)
 		}
 	}
-	switch name {
+	switch e.Name {
 	case "":
 		return nil
 	case "error":
-		e := &Refusal{}
-		if err := json.Unmarshal([]byte(data), e); err != nil {
+		refused := &Refusal{}
+		if err := json.Unmarshal(e.Data, refused); err != nil {
 			return fmt.Errorf("the error that ended the answer: %w", err)
 		}
-		return e
+		return refused
 	}
-	return s.each(name, []byte(data))
+	return s.each(e)
 }
 
 // Flush does nothing: each write is passed on.

@@ -96,18 +96,18 @@ type running struct {
 }
 
 // event takes one event of the run.
-func (r *running) event(name string, data []byte) error {
-	switch sandbox.EventType(name) {
+func (r *running) event(e inprocess.Event) error {
+	switch sandbox.EventType(e.Name) {
 	case sandbox.EventStdout, sandbox.EventStderr:
 		var o output
-		if err := json.Unmarshal(data, &o); err != nil {
+		if err := json.Unmarshal(e.Data, &o); err != nil {
 			return fmt.Errorf("an event of the run: %w", err)
 		}
-		r.gone = r.output(name, o.text())
+		r.gone = r.output(e.Name, o.text())
 		return r.gone
 	case sandbox.EventExit:
 		r.result = &sandbox.Result{}
-		return json.Unmarshal(data, r.result)
+		return json.Unmarshal(e.Data, r.result)
 	}
 	return nil
 }

@@ -153,20 +153,35 @@ func (a *adapter) exec(c *call) error {
 	if err := b.check(); err != nil {
 		return err
 	}
-	thread := b.session(c.secret)
-	if err := c.bring(thread, b.Files); err != nil {
+	thread, err := a.ready(c, &b)
+	if err != nil {
 		return err
-	}
-	if a.Template != "" {
-		start := inprocess.Request{Method: http.MethodPut, Path: "/api/threads/" + thread + "/sandbox", Body: map[string]any{"template": a.Template, "wait_s": startWait}}
-		if _, err := c.do(start); err != nil {
-			return err
-		}
 	}
 	var r sandbox.Result
 	if err := c.into(b.run(thread), &r); err != nil {
 		return err
 	}
+	inprocess.Write(c.W, http.StatusOK, answerOf(thread, r))
+	return nil
+}
+
+// ready returns the thread that code runs in, with the files that it names.
+func (a *adapter) ready(c *call, b *execBody) (thread string, err error) {
+	thread = b.session(c.secret)
+	if err := c.bring(thread, b.Files); err != nil {
+		return "", err
+	}
+	if a.Template != "" {
+		start := inprocess.Request{Method: http.MethodPut, Path: "/api/threads/" + thread + "/sandbox", Body: map[string]any{"template": a.Template, "wait_s": startWait}}
+		if _, err := c.do(start); err != nil {
+			return "", err
+		}
+	}
+	return thread, nil
+}
+
+// answerOf is what LibreChat is told of code that has ended.
+func answerOf(thread string, r sandbox.Result) ran {
 	out := ran{Session: thread, Files: []outFile{}, Code: r.ExitCode, Millis: r.DurationMillis}
 	out.Stdout, out.Stderr = texts(r)
 	if r.Status != sandbox.StatusExited {
@@ -179,8 +194,7 @@ func (a *adapter) exec(c *call) error {
 		}
 		out.Files = append(out.Files, outFile{ID: fileID(name), Name: name, Session: thread, Older: thread, Size: f.Bytes})
 	}
-	inprocess.Write(c.W, http.StatusOK, out)
-	return nil
+	return out
 }
 
 // texts returns the output of a run. LibreChat shows a model only the two streams, so what else is to be known is said at the end

@@ -58,6 +58,7 @@ func New(o Options) (http.Handler, error) {
 		inprocess.Write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	a.route("POST /exec", a.exec)
+	a.route("POST /exec/programmatic", a.program)
 	a.route("POST /upload", a.upload)
 	a.route("POST /upload/batch", a.uploadBatch)
 	a.route("GET /download/{session}/{file}", a.download)

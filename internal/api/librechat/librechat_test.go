@@ -21,7 +21,10 @@ type api struct {
 	result sandbox.Result    // of the next run
 	runs   []string          // thread, route and body of each
 	starts []string
-	lists  int // of files
+	// program answers the events of an exec, by the mark of its code and the event after which they are asked for.
+	program func(mark, after string) string
+	mark    string
+	lists   int // of files
 }
 
 const key = "sk_test"
@@ -81,7 +84,18 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(http.StatusNotFound, sandbox.NotFound, "there is no such thread")
 	case "PUT sandbox":
 		a.starts = append(a.starts, thread+" "+string(body))
+	case "GET execs/e/events":
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, a.program(a.mark, r.URL.Query().Get("after")))
+	case "POST execs/e/stdin":
+		a.runs = append(a.runs, thread+" "+route+" "+string(body))
+		w.WriteHeader(http.StatusNoContent)
 	case "POST execute_code", "POST exec":
+		if _, rest, ok := strings.Cut(string(body), `\"mark\":\"`); ok {
+			a.mark = rest[:markLength]
+			_ = json.NewEncoder(w).Encode(sandbox.Result{ExecID: "e", Status: sandbox.StatusRunning})
+			return
+		}
 		a.runs = append(a.runs, thread+" "+route+" "+string(body))
 		_ = json.NewEncoder(w).Encode(a.result)
 	default:
@@ -329,13 +343,10 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{
-		"/exec/programmatic": http.StatusNotImplemented, "/v2": http.StatusNotImplemented, "/files/" + url.PathEscape("..%2f"): http.StatusNotFound,
+		"/v2": http.StatusNotImplemented, "/files/" + url.PathEscape("..%2f"): http.StatusNotFound,
 		"/download/short/short": http.StatusNotFound,
 	} {
 		method := http.MethodGet
-		if path == "/exec/programmatic" {
-			method = http.MethodPost
-		}
 		if status, got, text := send(t, h, method, prefix+path, nil, asKey); status != want || got["error"] == nil {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
