@@ -94,7 +94,7 @@ func wantRefused(rule route.Rule, path, who string) bool {
 	case "":
 		return true
 	case "ci": // "t1" is none of its threads, and the other routes are no threads'
-		return true
+		return !rule.Threadless
 	case "operator":
 		return rule.Check(sandbox.Caller{Role: sandbox.RoleAdmin, Operator: true}) != nil
 	}

@@ -66,6 +66,8 @@ type Options struct {
 
 	// Ready says what the server depends on; nil: it is always ready.
 	Ready func(ctx context.Context) []Check
+	// Console answers below /ui; nil: 404.
+	Console http.Handler
 	// Metrics answers GET /metrics; nil: 404.
 	Metrics http.Handler
 	Version string
@@ -188,6 +190,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.administration(api, checks.access)
 	packRoutes{o.Packs, s.table, checks.access}.add(api, engine)
 	healthRoutes{o.Ready, o.Metrics, o.Version}.add(api)
+	whoamiRoutes{}.add(api)
 	run.AddTerminal(api, engine.Group("", checks.limited()...))
 	s.table.LearnQueries(api.OpenAPI())
 	doc, err := json.Marshal(api.OpenAPI())
@@ -195,6 +198,7 @@ func (s *server) handler() (http.Handler, error) {
 		return nil, err
 	}
 	docsRoutes{s.table}.add(engine, doc)
+	consoleRoutes{s.table, o.Console}.add(engine)
 	endpoint := mcp.Options{Service: o.Service, Host: mcpErrors{o.Log}, Tracer: o.Tracer, MaxBody: route.MaxJSONBytes, CheckBody: route.CheckJSON, Follow: s.followers.enter, Version: o.Version, Log: o.Log}
 	mcpRoutes{s.table, checks.access, endpoint}.add(engine.Group("", append(checks.limited(), s.table.CheckBody)...))
 	adapterRoutes{s.table, checks, o.Adapters}.add(engine)

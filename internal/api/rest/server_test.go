@@ -524,6 +524,7 @@ GET /api/threads/{thread}/skills searchSkills agent,developer,admin
 GET /api/threads/{thread}/skills/{skill}/files readSkillFile agent,developer,admin
 GET /api/threads/{thread}/tools searchTools agent,developer,admin
 GET /api/usage getUsage agent,developer,admin
+GET /api/whoami whoami agent,developer,admin,auditor
 GET /healthz healthz anyone
 GET /metrics metrics operator
 GET /readyz readyz anyone

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"strings"
@@ -119,10 +120,33 @@ func credential(h http.Header) (string, error) {
 		}
 		secret = strings.TrimSpace(rest)
 	}
+	if secret == "" {
+		secret = protocolCredential(h)
+	}
 	if len(secret) > maxSecretBytes {
 		return "", sandbox.Errorf(sandbox.Unauthorized, "the key is not valid")
 	}
 	return secret, nil
+}
+
+// ProtocolPrefix begins the subprotocol of a WebSocket that is a credential, in base64url without padding. Pages in browsers
+// can set no other header of a WebSocket. The server never selects it.
+const ProtocolPrefix = "skerry.bearer."
+
+// protocolCredential finds the key among the subprotocols that a WebSocket offers.
+func protocolCredential(h http.Header) string {
+	if !strings.EqualFold(h.Get("Upgrade"), "websocket") {
+		return ""
+	}
+	for _, line := range h.Values("Sec-WebSocket-Protocol") {
+		for offered := range strings.SplitSeq(line, ",") {
+			text, ok := strings.CutPrefix(strings.TrimSpace(offered), ProtocolPrefix)
+			if secret, err := base64.RawURLEncoding.DecodeString(text); ok && err == nil {
+				return string(secret)
+			}
+		}
+	}
+	return ""
 }
 
 // RecheckEvery is how often the credential behind a request that goes on is checked again.

@@ -27,7 +27,7 @@ func (a *Authorizer) Authorize(c *gin.Context) {
 	if ok {
 		err = r.Check(caller)
 	}
-	if err == nil {
+	if err == nil && !r.Threadless {
 		err = threadAllowed(c, caller)
 	}
 	if err == nil {

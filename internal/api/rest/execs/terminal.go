@@ -82,6 +82,9 @@ func (j *joined) enter(n terminalName) (leave func(), err error) {
 	}, nil
 }
 
+// terminalProtocol is what a client offers beside a credential, because a browser wants one of its subprotocols selected.
+const terminalProtocol = "skerry.terminal"
+
 // Limits of what a client sends to a terminal. A frame that is longer ends the connection; a message that
 // comes too fast waits, and with it the client.
 const (
@@ -104,7 +107,8 @@ func (s terminalRoutes) add(routes gin.IRoutes) {
 	op := route.On(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", route.TagRun, route.Agents.At(route.ExecOwner), "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
 	op.Description = `Of an exec started with "pty" and "background". Binary frames are bytes, in both directions. The client sends {"resize":{"cols","rows"}} as text. ` +
 		`The server sends as text {"next":n}: the next binary frame is event n, each one after it the next event, until it says so again; and {"exit":{…}} as the last frame. ` +
-		`With after the frames begin behind that event.`
+		`With after the frames begin behind that event. ` +
+		"A page in a browser, which cannot set headers, offers the subprotocols skerry.terminal and skerry.bearer.KEY, with its key in base64url without padding."
 	text := func(name, in, pattern, doc string, required bool) *huma.Param {
 		return &huma.Param{Name: name, In: in, Required: required, Description: doc, Schema: &huma.Schema{Type: huma.TypeString, Pattern: pattern}}
 	}
@@ -158,6 +162,7 @@ func (s terminalRoutes) terminal(c *gin.Context) {
 	conn, err := websocket.Accept(c.Writer, c.Request, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // of Origin, which guard.check has compared with the server's own list
 		CompressionMode:    websocket.CompressionDisabled,
+		Subprotocols:       []string{terminalProtocol},
 	})
 	if err != nil {
 		return // it has answered

@@ -18,6 +18,8 @@ type Rule struct {
 	Operator bool // only an administrator of the operators' tenant
 	Server   Server
 	Counts   Counts
+	// Threadless: a credential for some threads does for it, though it names none.
+	Threadless bool
 	// Endless: the answer goes on until the client or this server ends it.
 	Endless bool
 	// Follows: the answer goes on as long as something that was started otherwise. Of these and endless ones a
@@ -86,6 +88,8 @@ var (
 	Auditors = Rule{Roles: []sandbox.Role{sandbox.RoleAdmin, sandbox.RoleAuditor}}
 	// AuditReaders: the audit log, of which agents and developers see their own records.
 	AuditReaders = Rule{Roles: []sandbox.Role{sandbox.RoleAgent, sandbox.RoleDeveloper, sandbox.RoleAdmin, sandbox.RoleAuditor}}
+	// Everyone: what concerns each caller, whatever its credential is good for.
+	Everyone = Rule{Roles: []sandbox.Role{sandbox.RoleAgent, sandbox.RoleDeveloper, sandbox.RoleAdmin, sandbox.RoleAuditor}, Threadless: true}
 	// Operators: what all tenants share.
 	Operators = Rule{Roles: []sandbox.Role{sandbox.RoleAdmin}, Operator: true}
 )
