@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/api/console"
 	"github.com/skerry-sandbox/skerry/internal/api/deerflow"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b"
 	"github.com/skerry-sandbox/skerry/internal/api/jupyter"
@@ -124,6 +125,11 @@ func (b *builder) handler(
 		Placement: routing{s.orch.Placement, s.orch.Shutdown, f.data.peers}, RemoteFiles: remote,
 		Limits: s.limits, Tracer: f.tracer, Observe: s.metrics.Request, Idempotency: f.store,
 		Ready: ready.checks, Metrics: s.metrics.Handler(), Version: buildinfo.Version(), Log: b.log,
+	}
+	if b.cfg.Console.Enabled {
+		if o.Console, err = console.New(); err != nil {
+			return nil, err
+		}
 	}
 	if t.packs != nil {
 		o.Packs = t.packs

@@ -1,6 +1,6 @@
 package config
 
-// Adapters say which other protocols the server answers.
+// Adapters say what the server answers beside its API: other protocols, and the web console.
 type Adapters struct {
 	E2B `yaml:",inline"`
 	// DeerFlow answers DeerFlow as its sandbox provisioner does.
@@ -9,4 +9,11 @@ type Adapters struct {
 	LibreChat LibreChat `yaml:"librechat"`
 	// Jupyter answers clients as a Jupyter server does.
 	Jupyter Jupyter `yaml:"jupyter"`
+	// Console is the web console.
+	Console Console `yaml:"console"`
+}
+
+// Console says whether the web console is at /ui.
+type Console struct {
+	Enabled bool `yaml:"enabled"`
 }

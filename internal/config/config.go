@@ -182,6 +182,7 @@ func Default() Config {
 			Kubernetes: defaultKubernetes(),
 			Remote:     Remote{Template: "base"},
 		},
+		Adapters:        Adapters{Console: Console{Enabled: true}},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		Approvals:  Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
 		Workspaces: Workspaces{Mode: "sync", Delay: 5 * time.Second, UserEnvMiB: 64},

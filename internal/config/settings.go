@@ -36,6 +36,7 @@ var sections = []Section{
 		{"librechat.template", "Template of its sandboxes.", "`default_template`"},
 		{"jupyter.enabled", "Serves kernels of Jupyter at `/jupyter`, for Open WebUI and other clients: see [Jupyter](jupyter.md).", ""},
 		{"jupyter.template", "Template of the kernels.", "`default_template`"},
+		{"console.enabled", "Serves the [web console](console.md) at `/ui`.", ""},
 		{"log_level", "`debug`, `info`, `warn` or `error`.", ""},
 	}},
 	{"Keep state", "Where the server keeps what must survive it, and how several servers share it.", []Setting{
