@@ -2,11 +2,20 @@
 #   docker build --target server -t skerry/server .
 #   docker build --target bridge -t skerry/bridge .
 # images/programs.sh makes these two without one. The last target is the server of docker-compose.yml.
+FROM node:22-bookworm-slim AS console
+WORKDIR /src/console
+COPY console/package.json console/package-lock.json ./
+RUN npm ci --no-audit --no-fund
+COPY console ./
+COPY sdk/typescript/src ../sdk/typescript/src
+RUN npx vite build
+
 FROM golang:1.26-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+COPY --from=console /src/internal/api/console/dist internal/api/console/dist
 ARG VERSION=devel
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/platform/buildinfo.version=$VERSION" -o /out/ ./cmd/... \
  && mkdir -p /root-of-server && mkdir -m 1777 /root-of-server/tmp

@@ -9,12 +9,13 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')
 
 .DEFAULT_GOAL := help
 IMAGES ?= base
-.PHONY: help build docs demo test test-all test-machine check bench chaos e2e-kubernetes images images-test run generate fuzz release release-test
+.PHONY: help build console-shots docs demo test test-all test-machine check bench chaos e2e-kubernetes images images-test run generate fuzz release release-test
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/skerry, bin/skerry-sandboxd and bin/skerry-bridge
+build: ## build bin/skerry with the web console, bin/skerry-sandboxd and bin/skerry-bridge
+	@scripts/console.sh || true
 	@echo "  building bin/skerry, bin/skerry-sandboxd and bin/skerry-bridge (1 to 3 minutes the first time)"
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
 
@@ -81,6 +82,10 @@ release: ## all files of a release in dist/: programs, packages, images, clients
 
 release-test: ## make a release with the image base, install it on fresh Debians and as an rpm, and run a first exec
 	@test/release/check.sh
+
+console-shots: build ## screenshots of the web console's pages, for docs/console.md
+	@scripts/install.sh run images console browser
+	@$(SUDO) env SKERRY_CONSOLE_SHOTS=$(CURDIR)/docs/console console/test/test.sh
 
 docs: ## the documentation as a site in bin/site, with search; fails when a link leads nowhere
 	@scripts/docs.sh

@@ -16,6 +16,8 @@
 #     python-sdk  what the Python client, its adapters and their tests need, in a venv of their own, from PyPI
 #     python-autogen, python-deepagents-code, python-openai-agents  those adapters in a venv each: what they pin does not go with the others
 #     clients  what the tests of the TypeScript client and of MCP clients need, bun and deno among it, from npm and PyPI
+#     console  what the web console is built and tested with, from npm
+#     browser  Chromium, for the tests of the web console, from Debian
 #     e2b      E2B's SDKs in three versions each, from npm and PyPI
 #     docs     MkDocs with Material, which makes the documentation's site, from PyPI
 #     s3       versitygw, an S3-compatible server for the tests, from its Go module
@@ -59,7 +61,7 @@ step() {
 # folders makes the folders of the cache, for the user who runs this.
 folders() {
   local dir
-  for dir in bin log mcp mcp-many containerd clients e2b compose; do
+  for dir in bin log mcp mcp-many containerd clients console e2b compose; do
     [ -w "$cache/$dir" ] && continue
     asroot mkdir -p "$cache/$dir"
     [ -w "$cache/$dir" ] || asroot chown -R "$(id -u)" "$cache/$dir"
@@ -218,6 +220,16 @@ fetch_clients() {
   client_parts >"$dir/stamp"
 }
 
+# What package-lock.json names, and nothing else.
+fetch_console() {
+  local dir=$cache/console
+  rm -rf "$dir/stamp" "$dir/node_modules"
+  cp "$here"/../console/package{,-lock}.json "$dir/"
+  npm ci --prefix "$dir" --no-audit --no-fund --loglevel=error
+  chmod -R a+rX "$dir"
+  cp "$here/../console/package-lock.json" "$dir/stamp"
+}
+
 # One folder for each version of E2B's SDKs, the newest first.
 fetch_e2b() {
   local dir=$cache/e2b versions=$here/../sdk/e2b/versions.json n
@@ -271,6 +283,8 @@ for what in "$@"; do
   docs) python docs docs/requirements.txt "MkDocs with Material, from PyPI (half a minute)" ;;
   e2b) stamped "$cache/e2b/stamp" "$(cat "$here/../sdk/e2b/versions.json")" || step e2b "E2B's SDKs, from npm and PyPI (two minutes)" fetch_e2b ;;
   clients) stamped "$cache/clients/stamp" "$(client_parts)" || step clients "what the tests of clients need, from npm and PyPI (a minute)" fetch_clients ;;
+  console) cmp -s "$cache/console/stamp" "$here/../console/package-lock.json" || step console "what the web console is built with, from npm (half a minute)" fetch_console ;;
+  browser) debian browser chromium=chromium ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
   helm) stamped "$cache/bin/helm.stamp" "$helm $kubeconform" || step helm "Helm and kubeconform, from their Go modules (2 to 4 minutes)" build_helm ;;
   machine) debian machine qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap ssh-keygen=openssh-client mke2fs=e2fsprogs ;;

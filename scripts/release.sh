@@ -64,6 +64,7 @@ built() { compgen -G "$work/goreleaser/$1_linux_$2*/$1"; }
 programs() {
   say "programs for amd64 and arm64, the command line for macOS and Windows, archives, packages"
   mkdir -p "$work"
+  SKERRY_CACHE=$cache scripts/console.sh || die "a release has the web console"
   CGO_ENABLED=0 go build -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/platform/buildinfo.version=$version" -o "$work/skerry" ./cmd/skerry
   share
   goreleaser release --snapshot --clean --skip=publish,announce >"$work/goreleaser.log" 2>&1 || { tail -40 "$work/goreleaser.log" >&2; die "goreleaser failed"; }

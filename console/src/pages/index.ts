@@ -1,0 +1,25 @@
+import type { AnyRoute } from "@tanstack/react-router";
+import type { Role } from "../session/session";
+import { threadsPage } from "./threads/route";
+import { threadPage } from "./thread/route";
+
+/** An entry of the navigation. `roles` may read what the page shows. */
+export interface Nav {
+  label: string;
+  to: "/threads";
+  roles: readonly Role[];
+}
+
+export interface Page {
+  route: AnyRoute;
+  nav?: Nav;
+}
+
+// A page is a folder with a route.ts, and a line here.
+export const pages = [threadsPage, threadPage] as const satisfies readonly Page[];
+
+/** What of the navigation a role sees. The server refuses the rest anyway. */
+export function navOf(role: Role | undefined): Nav[] {
+  const all: readonly Page[] = pages;
+  return all.flatMap(({ nav }) => (nav !== undefined && role !== undefined && nav.roles.includes(role) ? [nav] : []));
+}

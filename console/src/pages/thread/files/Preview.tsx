@@ -1,0 +1,123 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import type { FileEntry } from "@skerry/client";
+import { useEffect, useState } from "react";
+import { session } from "../../../session/session";
+import { Button } from "../../../ui/Button";
+import { Empty } from "../../../ui/Empty";
+import { Failure } from "../../../ui/Failure";
+import { bytes, Time } from "../../../ui/format";
+import { Skeleton } from "../../../ui/Skeleton";
+import { rasterType } from "./raster";
+
+const mostImage = 16 << 20;
+const mostLines = 2_000;
+
+async function blobOf(thread: string, path: string, type: string, signal?: AbortSignal): Promise<Blob> {
+  const parts: BlobPart[] = [];
+  for await (const part of await session.client.thread(thread).files.get(path, signal === undefined ? {} : { signal })) parts.push(part as BlobPart);
+  return new Blob(parts, { type });
+}
+
+/** Saves a file. Its type says nothing, so that no browser opens it as a page of ours. */
+async function save(thread: string, path: string): Promise<void> {
+  const url = URL.createObjectURL(await blobOf(thread, path, "application/octet-stream"));
+  const a = document.createElement("a");
+  a.href = url;
+  a.download = path.slice(path.lastIndexOf("/") + 1);
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+export function Preview({ thread, entry }: { thread: string; entry: FileEntry }) {
+  const download = useMutation({ mutationFn: () => save(thread, entry.path) });
+  const name = entry.path.slice(entry.path.lastIndexOf("/") + 1);
+  return (
+    <>
+      <div className="detail-head">
+        <h2>
+          <bdi>{name}</bdi>
+        </h2>
+        {!entry.is_dir && (
+          <Button isDisabled={download.isPending} onPress={() => download.mutate()}>
+            {download.isPending ? "Downloading…" : "Download"}
+          </Button>
+        )}
+      </div>
+      <p className="hint num">
+        <bdi className="mono">{entry.path}</bdi> · {entry.is_dir ? "folder" : bytes(entry.bytes)} · <Time at={entry.modified_at} />
+        {entry.symlink !== undefined && (
+          <>
+            {" "}
+            · link to <bdi className="mono">{entry.symlink}</bdi>
+          </>
+        )}
+      </p>
+      {download.isError && <Failure error={download.error} what="The file cannot be downloaded" />}
+      {!entry.is_dir && <Content thread={thread} entry={entry} />}
+    </>
+  );
+}
+
+/** What a file is, by its first bytes alone: a name or a server says nothing about what a sandbox wrote. */
+function Content({ thread, entry }: { thread: string; entry: FileEntry }) {
+  const image = useQuery({
+    queryKey: ["thread", thread, "files", "image", entry.path, entry.modified_at],
+    enabled: /\.(png|jpe?g|gif|webp|bmp)$/i.test(entry.path) && entry.bytes > 0 && entry.bytes <= mostImage,
+    staleTime: Infinity,
+    gcTime: 60_000,
+    queryFn: async ({ signal }) => {
+      const raw = await blobOf(thread, entry.path, "application/octet-stream", signal);
+      const type = rasterType(new Uint8Array(await raw.slice(0, 16).arrayBuffer()));
+      return type === undefined ? null : new Blob([raw], { type });
+    },
+  });
+  if (image.isLoading) return <Skeleton rows={4} label="The image is loading" />;
+  if (image.isError) return <Failure error={image.error} what="The image cannot be shown" />;
+  if (image.data) return <Picture blob={image.data} name={entry.path} />;
+  return <Text thread={thread} entry={entry} />;
+}
+
+function Picture({ blob, name }: { blob: Blob; name: string }) {
+  const [url, setUrl] = useState<string>();
+  const [broken, setBroken] = useState(false);
+  useEffect(() => {
+    const made = URL.createObjectURL(blob);
+    setUrl(made);
+    return () => URL.revokeObjectURL(made);
+  }, [blob]);
+  if (broken) return <Empty title="This image is broken" />;
+  return url === undefined ? null : (
+    <div className="picture">
+      <img src={url} alt={name} onError={() => setBroken(true)} />
+    </div>
+  );
+}
+
+function Text({ thread, entry }: { thread: string; entry: FileEntry }) {
+  const text = useQuery({
+    queryKey: ["thread", thread, "files", "text", entry.path, entry.modified_at],
+    queryFn: ({ signal }) => session.client.thread(thread).files.read(entry.path, { limit: mostLines }, { signal }),
+  });
+  if (text.isPending) return <Skeleton rows={8} label="The text is loading" />;
+  if (text.isError) return <Failure error={text.error} what="The text cannot be shown" />;
+  if (text.data.encoding !== "utf-8") {
+    return (
+      <Empty title="This file is no text">
+        <p>Download it to look at it.</p>
+      </Empty>
+    );
+  }
+  const { content, total_lines, end_line } = text.data;
+  return (
+    <>
+      <pre className="output" tabIndex={0} role="region" aria-label="Text of the file">
+        {content === "" ? <span className="muted">The file is empty</span> : <bdi>{content}</bdi>}
+      </pre>
+      {end_line < total_lines && (
+        <p className="note num">
+          The first {end_line} of {total_lines} lines. The download has all of them.
+        </p>
+      )}
+    </>
+  );
+}
