@@ -17,6 +17,7 @@
 #
 #   python      the Python client and its adapters: types, lint, tests with a real server
 #   clients     the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server, and the Rust crate: scripts/clients.sh
+#   console     the web console in Chromium, against real servers: console/test/test.sh
 #   copies      go test of the orchestrator again, with sandboxes that do not see the server's disk
 #   images      builds the images of the templates browser, data and office (5 minutes, or nothing when they are there)
 #   templates   runs the tests of these images
@@ -238,6 +239,7 @@ fi
   [ "$wanted" != quick ] || drivers
   rest python "./cmd/... ./sdk/packs/conformance" "$product sdk/python docs" sdk/python/test.sh
   rest clients "./cmd/... ./sdk/..." "$product sdk docs" scripts/clients.sh
+  rest console "./cmd/..." "$product console sdk/typescript/src" console/test/test.sh
   rest templates "./internal/e2e ./cmd/..." "$product" go test -race -count=1 -timeout 30m -run "$templates" ./internal/e2e
   rest release "./cmd/..." "$product deploy sdk test/release docs/skerry.example.yaml .goreleaser.yaml" test/release/check.sh
   rest attack "./internal/attack/... ./cmd/..." "$product" go test -race -count=1 -p 1 -timeout 30m $(of "$attack")
@@ -251,6 +253,7 @@ wait $beside
 [ "$wanted" != quick ] || show drivers
 show_rest python
 show_rest clients
+show_rest console
 show_rest templates
 show_rest release
 show_rest attack

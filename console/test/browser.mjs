@@ -1,0 +1,69 @@
+// A browser with a watch: it notes what scripts ran, which other hosts were asked, and which rules of the page's policy were broken.
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+export const server = process.env.SKERRY_SERVER;
+export const openServer = process.env.SKERRY_OPEN_SERVER;
+export const adminKey = process.env.SKERRY_ADMIN_KEY;
+const axeSource = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+export const browser = await chromium.launch({ executablePath: process.env.SKERRY_CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+
+/** A page of a browser of its own, and what was seen of it. */
+export async function open(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, acceptDownloads: true, ...options });
+  const seen = { ran: [], elsewhere: [], violations: [], errors: [] };
+  await context.exposeBinding("ran", (_, what) => seen.ran.push(what));
+  const page = await context.newPage();
+  context.on("page", (p) => seen.ran.push(`a window: ${p.url()}`));
+  context.on("request", (r) => {
+    const url = new URL(r.url());
+    if (!["blob:", "data:", "about:"].includes(url.protocol) && url.origin !== server && url.origin !== openServer) seen.elsewhere.push(r.url());
+  });
+  page.on("dialog", (d) => {
+    seen.ran.push(`dialog: ${d.message()}`);
+    void d.dismiss();
+  });
+  page.on("console", (m) => {
+    if (/Content Security Policy|Content-Security-Policy/i.test(m.text())) seen.violations.push(m.text());
+  });
+  page.on("pageerror", (e) => seen.errors.push(e.message));
+  page.setDefaultTimeout(20_000);
+  return { context, page, seen, close: () => context.close() };
+}
+
+/** Asks the server without a browser. */
+export async function api(method, path, { key = adminKey, body, raw, type } = {}) {
+  const headers = { Authorization: `Bearer ${key}` };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (raw !== undefined) headers["Content-Type"] = type ?? "application/octet-stream";
+  const answer = await fetch(server + path, { method, headers, body: raw ?? (body === undefined ? undefined : JSON.stringify(body)) });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+  return text === "" ? undefined : JSON.parse(text);
+}
+
+export async function keyFor(user, role, more = {}) {
+  return (await api("POST", "/api/keys", { body: { name: `${user} ${role}`, user, role, ...more } })).secret;
+}
+
+export const exec = (thread, command, more = {}) => api("POST", `/api/threads/${thread}/exec`, { body: { command, ...more } });
+export const put = (thread, path, bytes, key = adminKey) => api("PUT", `/api/threads/${thread}/files/content?path=${encodeURIComponent(path)}`, { raw: bytes, key });
+
+export async function login(page, key, path = "/ui/", keep = true) {
+  await page.goto(server + path);
+  await page.getByLabel("API key").fill(key);
+  if (keep) await page.getByText("Keep for this tab").click();
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("button", { name: "Log out" }).waitFor();
+}
+
+/** What axe finds on the page, as text. */
+export async function axe(page) {
+  await page.evaluate(axeSource);
+  const { violations, passes } = await page.evaluate(() =>
+    globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], preload: false }));
+  if (passes.length < 5) throw new Error("axe looked at nothing");
+  return violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} ${n.any.map((c) => c.message).join("; ")}`).join(" | ")}`);
+}

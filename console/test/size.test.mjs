@@ -1,0 +1,48 @@
+// What a browser loads before it shows the first page is small, and the heavy parts come when they are needed.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import { gzipSync } from "node:zlib";
+
+const dist = new URL("../../internal/api/console/dist/", import.meta.url);
+const most = 250 * 1024;
+const manifest = JSON.parse(await readFile(new URL(".manifest.json", dist), "utf8"));
+
+/** The files of a chunk and of all that it imports at once. */
+function filesOf(name, seen = new Set()) {
+  const chunk = manifest[name];
+  if (seen.has(name)) return [];
+  seen.add(name);
+  return [chunk.file, ...(chunk.css ?? []), ...(chunk.imports ?? []).flatMap((i) => filesOf(i, seen))];
+}
+
+const packed = async (file) => gzipSync(await readFile(new URL(file, dist)), { level: 9 }).length;
+const sum = async (files) => (await Promise.all([...new Set(files)].map(packed))).reduce((a, b) => a + b, 0);
+
+test("the first load with the list of threads has at most 250 KiB, packed", async () => {
+  const files = ["index.html", ...filesOf("index.html"), ...filesOf("src/pages/threads/ThreadsPage.tsx")];
+  const size = await sum(files);
+  console.log(`first load: ${(size / 1024).toFixed(1)} KiB of at most ${most / 1024} KiB in ${new Set(files).size} files`);
+  assert.ok(size > 50 * 1024, "nothing was counted");
+  assert.ok(size <= most, `${size} bytes`);
+});
+
+test("the terminal and the files are chunks of their own", async () => {
+  const first = new Set([...filesOf("index.html"), ...filesOf("src/pages/threads/ThreadsPage.tsx"), ...filesOf("src/pages/thread/ThreadPage.tsx")]);
+  for (const part of ["src/pages/thread/Screen.tsx", "src/pages/thread/files/Files.tsx"]) {
+    assert.ok(manifest[part].isDynamicEntry, part);
+    assert.ok(!first.has(manifest[part].file), part);
+  }
+  for (const file of first) {
+    if (file.endsWith(".js")) assert.doesNotMatch(await readFile(new URL(file, dist), "utf8"), /xterm-screen|xterm-helper/, file);
+  }
+});
+
+test("the console names no other host to load something from", async () => {
+  for (const chunk of Object.values(manifest)) {
+    for (const file of [chunk.file, ...(chunk.css ?? [])]) {
+      const text = await readFile(new URL(file, dist), "utf8");
+      assert.doesNotMatch(text, /(?:url\(|@import\s*["']|\bsrc=["']|import\(["'`])\s*["']?https?:/, file);
+    }
+  }
+});
