@@ -195,8 +195,8 @@ describe("one thread", () => {
 
   test("an exec shows its end and both of its outputs; its address is its own", () =>
     inside(async (page) => {
-      const { exec_id } = await exec(thread, "echo to stdout; echo to stderr >&2; exit 3");
-      await page.getByRole("link", { name: /echo to stdout/ }).first().click();
+      const { exec_id } = await exec(thread, "echo to stdout; echo to stderr >&2; : of this test; exit 3");
+      await page.getByRole("link", { name: /of this test/ }).click();
       await page.locator(".output .stdout", { hasText: "to stdout" }).waitFor();
       await page.locator(".output .stderr", { hasText: "to stderr" }).waitFor();
       await page.locator(".split-detail").getByText("exit 3", { exact: true }).waitFor();
