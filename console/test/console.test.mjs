@@ -17,7 +17,10 @@ before(async () => {
   await fetch(`${server}/api/threads/anns/exec`, { method: "POST", headers: { Authorization: `Bearer ${agentKey}`, "Content-Type": "application/json" }, body: '{"command":"true"}' });
 });
 
-after(() => browser.close());
+after(async () => {
+  await browser.close();
+  await api("DELETE", "/api/threads/anns", { key: agentKey }); // test.sh sees the threads of its own user alone
+});
 
 /** A page that is logged in. What it did that no page may do fails the test at its end. */
 async function inside(run, { key = adminKey, path = "/ui/", ...options } = {}) {
