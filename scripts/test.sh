@@ -185,6 +185,8 @@ prepare_parts &
 parts=$!
 prepare_engine || exit 1
 wait $parts || exit 1
+# Before go reads what it compiles in: a tier that built it later would change it under the others.
+[ "$wanted" = quick ] || scripts/console.sh || exit 1
 printf '== %s the machine is prepared\n' "$(at)"
 
 # Not `mapfile < <(go list)`: a package that does not load must not end as one that is not tested.
