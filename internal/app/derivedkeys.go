@@ -5,6 +5,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // derivedKeys makes and ends derived keys, and records it.
@@ -44,6 +45,6 @@ func (k derivedKeys) ForgetDerived(ctx context.Context, cred auth.Credential, na
 	return k.recorded(ctx, c, audit.ActionKeyRevoke, name, func(*audit.Record) error { return k.keys.ForgetDerived(ctx, cred, name) })
 }
 
-func (k derivedKeys) ThreadOf(ctx context.Context, cred auth.Credential) (string, error) {
+func (k derivedKeys) ThreadOf(ctx context.Context, cred auth.Credential) (string, sandbox.Caller, error) {
 	return k.keys.ThreadOf(ctx, cred)
 }

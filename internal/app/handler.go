@@ -14,6 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/console"
 	"github.com/skerry-sandbox/skerry/internal/api/deerflow"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b"
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/jupyter"
 	"github.com/skerry-sandbox/skerry/internal/api/librechat"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
@@ -134,20 +135,21 @@ func (b *builder) handler(
 	if t.packs != nil {
 		o.Packs = t.packs
 	}
+	holds := held.New()
 	if b.cfg.E2B.Enabled {
-		adapter := e2b.New(e2b.Options{Service: use, DefaultTemplate: b.cfg.DefaultTemplate, Templates: b.cfg.E2B.Templates, Log: b.log})
+		adapter := e2b.New(e2b.Options{Service: use, DefaultTemplate: b.cfg.DefaultTemplate, Templates: b.cfg.E2B.Templates, Held: holds, Log: b.log})
 		b.onClose(func() error { adapter.Close(); return nil })
 		o.Adapters = append(o.Adapters, adapter.Routes())
 	}
 	h, err := access.handlers(o)
 	if err == nil && b.cfg.LibreChat.Enabled {
-		h, err = librechat.New(librechat.Options{API: h, Template: b.cfg.LibreChat.Template})
+		h, err = librechat.New(librechat.Options{API: h, Template: b.cfg.LibreChat.Template, Held: holds})
 	}
 	if err == nil && b.cfg.Jupyter.Enabled {
-		h, err = jupyter.New(jupyter.Options{API: h, Template: b.cfg.Jupyter.Template})
+		h, err = jupyter.New(jupyter.Options{API: h, Template: b.cfg.Jupyter.Template, Held: holds})
 	}
 	if err != nil || !b.cfg.DeerFlow.Enabled {
 		return h, err
 	}
-	return deerflow.New(deerflow.Options{API: h, Keys: derivedKeys{access}, URL: b.cfg.DeerFlow.URL})
+	return deerflow.New(deerflow.Options{API: h, Keys: derivedKeys{access}, URL: b.cfg.DeerFlow.URL, Held: holds})
 }

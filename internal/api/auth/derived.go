@@ -121,19 +121,19 @@ func (k *Keys) ForgetDerived(ctx context.Context, cred Credential, name string) 
 	return err
 }
 
-// ThreadOf returns the thread of a derived key that is valid now. Forbidden: it is no derived key; others as Authenticate.
-func (k *Keys) ThreadOf(ctx context.Context, cred Credential) (thread string, err error) {
-	if _, err := k.Authenticate(ctx, cred); err != nil {
-		return "", err
+// ThreadOf returns the thread of a derived key that is valid now, and its caller. Forbidden: it is no derived key; others as Authenticate.
+func (k *Keys) ThreadOf(ctx context.Context, cred Credential) (thread string, c sandbox.Caller, err error) {
+	if c, err = k.Authenticate(ctx, cred); err != nil {
+		return "", c, err
 	}
 	rec, err := k.find(ctx, cred)
 	if err != nil {
-		return "", err
+		return "", c, err
 	}
 	if rec.Parent == "" || len(rec.Threads) != 1 {
-		return "", sandbox.Errorf(sandbox.Forbidden, "the key is not one of a sandbox")
+		return "", c, sandbox.Errorf(sandbox.Forbidden, "the key is not one of a sandbox")
 	}
-	return rec.Threads[0], nil
+	return rec.Threads[0], c, nil
 }
 
 // deriver says who has derived keys: who sends a key that is not itself derived.

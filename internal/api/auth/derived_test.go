@@ -30,15 +30,15 @@ func TestDerived(t *testing.T) {
 	if c.Owner != (sandbox.Owner{Tenant: "acme", User: "ann"}) || c.Role != sandbox.RoleAgent || !slices.Equal(c.Threads, []string{"talk"}) || c.KeyID != made.ID || c.Actor != "gateway" || !slices.Equal(c.Capabilities, made.Capabilities) {
 		t.Errorf("caller %+v", c)
 	}
-	if thread, err := k.ThreadOf(ctx, Credential{Secret: d.Secret}); err != nil || thread != "talk" {
-		t.Errorf("thread %q: %v", thread, err)
+	if thread, who, err := k.ThreadOf(ctx, Credential{Secret: d.Secret}); err != nil || thread != "talk" || who.Actor != "gateway" {
+		t.Errorf("thread %q of %+v: %v", thread, who, err)
 	}
 
 	_, err = k.Derive(ctx, parent, "deerflow 1", "other")
 	wantKind(t, err, sandbox.Conflict)
 	_, err = k.Derive(ctx, Credential{Secret: secret, OnBehalfOf: "bob"}, "deerflow 1", "talk")
 	wantKind(t, err, sandbox.Conflict)
-	_, err = k.ThreadOf(ctx, Credential{Secret: secret})
+	_, _, err = k.ThreadOf(ctx, Credential{Secret: secret})
 	wantKind(t, err, sandbox.Forbidden)
 	_, err = k.Derive(ctx, Credential{Secret: d.Secret}, "deerflow 2", "talk")
 	wantKind(t, err, sandbox.Forbidden)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -21,6 +22,7 @@ import (
 type api struct {
 	t       testing.TB
 	keys    *auth.Keys
+	held    *held.Bytes
 	answers map[string]string // by method and path; what is not there is 404
 	asked   []string          // method, path and query, without the question whether the key is good
 	bodies  []string
@@ -85,11 +87,11 @@ func setup(t testing.TB, location string) (h http.Handler, a *api, key string) {
 	if _, key, err = k.CreateKey(t.Context(), admin, auth.Key{User: "gateway", ActFor: true}); err != nil {
 		t.Fatal(err)
 	}
-	a = &api{t: t, keys: k, answers: map[string]string{
+	a = &api{t: t, keys: k, held: held.New(), answers: map[string]string{
 		"PUT /api/threads/talk/sandbox": running, "GET /api/threads/talk": running, "DELETE /api/threads/talk/sandbox": "",
 		"GET /api/threads": `{"items":[` + running + `,{"thread_id":"not-deerflow","sandbox":{"state":"running"}}]}`,
 	}}
-	if h, err = New(Options{API: a, Keys: k, URL: location}); err != nil {
+	if h, err = New(Options{API: a, Keys: k, Held: a.held, URL: location}); err != nil {
 		t.Fatal(err)
 	}
 	return h, a, key

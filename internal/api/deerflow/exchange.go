@@ -14,14 +14,17 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 const (
-	// maxBody bounds a request: a file of 50 MiB, DeerFlow's limit of an upload, in base64, and a little.
+	// maxBody bounds a request to a sandbox: a file of 50 MiB, DeerFlow's limit of an upload, in base64, and a little.
 	maxBody = 72 << 20
+	// maxProvision bounds a request to the provisioner.
+	maxProvision = 64 << 10
 	// maxValues bounds what a body is decoded to. DeerFlow sends a few fields and the variables of a command.
 	maxValues = 10_000
 	// bodyTime is how long the body of a request may take, and an answer.
@@ -35,6 +38,7 @@ type exchange struct {
 	r      *http.Request
 	cred   auth.Credential // the key that it came with
 	thread string          // of a sandbox's address
+	held   *held.Request   // of a request to a sandbox; nil: it is one to the provisioner
 }
 
 func (a *adapter) begin(w http.ResponseWriter, r *http.Request) *exchange {
@@ -96,17 +100,31 @@ func (x *exchange) body(out any) error {
 	if kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return sandbox.Errorf(sandbox.Invalid, "Content-Type: the body has to be application/json")
 	}
+	most := int64(maxProvision)
+	if x.held != nil {
+		most = maxBody
+		size := x.r.ContentLength
+		if size < 0 || size > most {
+			size = most
+		}
+		if err := x.held.Take(x.r.Context(), held.Copies*size); err != nil {
+			return err
+		}
+	}
 	rc := http.NewResponseController(x.w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // fails where there is no connection
-	raw, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, maxBody))
+	raw, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, most))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return sandbox.Errorf(sandbox.QuotaExceeded, "the body has more than %d bytes", maxBody)
+		return sandbox.Errorf(sandbox.QuotaExceeded, "the body has more than %d bytes", most)
 	case err != nil:
 		return &inprocess.Refusal{Status: http.StatusRequestTimeout, Code: string(sandbox.Timeout), Detail: fmt.Sprintf("the body did not arrive whole within %s", bodyTime)}
 	}
 	_ = rc.SetReadDeadline(time.Time{})
+	if x.held != nil {
+		x.held.Keep(held.Copies * int64(len(raw))) // less than it might have been
+	}
 	return decode(raw, out)
 }
 

@@ -1,7 +1,9 @@
 package deerflow
 
 import (
+	"cmp"
 	"encoding/base64"
+	"io"
 	"net/http"
 	"path"
 	"regexp"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -33,7 +36,7 @@ func (*adapter) readFile(x *exchange) error {
 	if err := notSupported(map[string]bool{"sudo": c.Sudo}); err != nil {
 		return err
 	}
-	got, err := x.call(inprocess.Request{Method: http.MethodGet, Path: x.files("/content"), Query: map[string]string{"path": c.File}})
+	got, err := x.call(inprocess.Request{Method: http.MethodGet, Path: x.files("/content"), Query: map[string]string{"path": c.File}, Room: x.room})
 	if err != nil {
 		return err
 	}
@@ -47,6 +50,9 @@ func (*adapter) readFile(x *exchange) error {
 	}
 	return x.ok(map[string]any{"content": content, "file": c.File})
 }
+
+// room is for a file that goes into an answer: as it is, as text, and as JSON.
+func (x *exchange) room(bytes int64) error { return x.held.Take(x.r.Context(), held.Copies*bytes) }
 
 // lines returns the lines of a text from one, counted from 0, until before another; all for nil.
 func lines(text string, from, to *int) (string, error) {
@@ -99,25 +105,28 @@ func (*adapter) writeFile(x *exchange) error {
 	if err := notSupported(map[string]bool{"sudo": c.Sudo, "leading_newline": c.LeadingNewline, "trailing_newline": c.TrailingNewline}); err != nil {
 		return err
 	}
-	data := []byte(c.Content)
+	var data io.Reader = strings.NewReader(c.Content) // no copy of it
+	size := int64(len(c.Content))
 	switch c.Encoding {
 	case "", "utf-8":
 	case "base64":
+		decoded := func() io.Reader { return base64.NewDecoder(base64.StdEncoding, strings.NewReader(c.Content)) }
 		var err error
-		if data, err = base64.StdEncoding.DecodeString(c.Content); err != nil {
+		if size, err = io.Copy(io.Discard, decoded()); err != nil {
 			return sandbox.Errorf(sandbox.Invalid, "content: is not base64")
 		}
+		data = decoded()
 	default:
 		return sandbox.Errorf(sandbox.NotSupported, "encoding: %.32q is not utf-8 or base64", c.Encoding)
 	}
 	q := inprocess.Request{Method: http.MethodPut, Path: x.files("/content"), Query: map[string]string{"path": c.File}, Body: data}
 	if c.Append {
-		q = inprocess.Request{Method: http.MethodPut, Path: x.files(""), Body: map[string]any{"path": c.File, "content": base64.StdEncoding.EncodeToString(data), "encoding": "base64", "append": true}}
+		q = inprocess.Request{Method: http.MethodPut, Path: x.files(""), Body: map[string]any{"path": c.File, "content": c.Content, "encoding": cmp.Or(c.Encoding, "utf-8"), "append": true}}
 	}
 	if err := x.do(q); err != nil {
 		return err
 	}
-	return x.ok(map[string]any{"file": c.File, "bytes_written": len(data)})
+	return x.ok(map[string]any{"file": c.File, "bytes_written": size})
 }
 
 // download passes the API's answer on as it comes.

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -29,7 +30,7 @@ type keys interface {
 	Derived(ctx context.Context, cred auth.Credential, name string) (auth.Derived, error)
 	AllDerived(ctx context.Context, cred auth.Credential, prefix string) ([]auth.Derived, error)
 	ForgetDerived(ctx context.Context, cred auth.Credential, name string) error
-	ThreadOf(ctx context.Context, cred auth.Credential) (thread string, err error)
+	ThreadOf(ctx context.Context, cred auth.Credential) (thread string, c sandbox.Caller, err error)
 }
 
 // Options of New.
@@ -37,6 +38,8 @@ type Options struct {
 	// API is the handler of the public API.
 	API  http.Handler
 	Keys keys
+	// Held bounds the bodies and files that are in memory, with those of the other adapters.
+	Held *held.Bytes
 	// URL is where DeerFlow reaches this server, without a path; "": where its request came to.
 	URL string
 }
@@ -48,7 +51,7 @@ type adapter struct {
 
 // New returns a handler that answers DeerFlow below /deerflow, and all else by o.API.
 func New(o Options) (http.Handler, error) {
-	if o.API == nil || o.Keys == nil {
+	if o.API == nil || o.Keys == nil || o.Held == nil {
 		return nil, errors.New("deerflow: a part is missing")
 	}
 	o.URL = strings.TrimSuffix(o.URL, "/")
@@ -103,12 +106,15 @@ func (a *adapter) sandbox(pattern string, handle func(x *exchange) error) {
 		x := a.begin(w, r)
 		x.cred.Secret = r.PathValue("key")
 		x.finish(func() (err error) {
-			if x.thread, err = a.Keys.ThreadOf(r.Context(), x.cred); err != nil {
+			var caller sandbox.Caller
+			if x.thread, caller, err = a.Keys.ThreadOf(r.Context(), x.cred); err != nil {
 				if refused := x.do(inprocess.Request{Method: http.MethodGet, Path: "/api/threads", Query: map[string]string{"limit": "1"}}); refused != nil {
 					return refused // recorded
 				}
 				return err
 			}
+			x.held = a.Held.Of(held.CallerOf(caller))
+			defer x.held.End()
 			return handle(x)
 		}())
 	})

@@ -58,7 +58,7 @@ func TestSandbox(t *testing.T) {
 		},
 		{
 			"more of a file", http.MethodPost, "/v1/file/write", `{"file":"/mnt/user-data/a","content":"x","append":true}`, map[string]string{"PUT " + files: `{}`},
-			"PUT " + files, `{"append":true,"content":"eA==","encoding":"base64","path":"/mnt/user-data/a"}`, `{"file":"/mnt/user-data/a","bytes_written":1}`,
+			"PUT " + files, `{"append":true,"content":"x","encoding":"utf-8","path":"/mnt/user-data/a"}`, `{"file":"/mnt/user-data/a","bytes_written":1}`,
 		},
 		{
 			"names", http.MethodPost, "/v1/file/find", `{"path":"/mnt/user-data","glob":"*.py"}`,

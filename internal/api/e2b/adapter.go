@@ -12,9 +12,12 @@ import (
 	"net/http"
 	"strings"
 
+	"connectrpc.com/connect"
+
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/filesystem/filesystemconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process/processconnect"
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/platform/keylock"
@@ -35,7 +38,9 @@ type Options struct {
 	DefaultTemplate string
 	// Templates are templates of this server, by the names that clients ask for.
 	Templates map[string]string
-	Log       *slog.Logger
+	// Held bounds the bodies that are in memory, with those of the other adapters.
+	Held *held.Bytes
+	Log  *slog.Logger
 }
 
 // Adapter is E2B's API. Close ends what waits in it.
@@ -62,6 +67,7 @@ type request struct {
 	caller sandbox.Caller
 	thread string
 	token  string // the one of the sandbox, as its client has it
+	held   *held.Request
 }
 
 type requestKey struct{}
@@ -91,7 +97,9 @@ type routes struct {
 
 func (b *routes) add(adapted rest.AdapterRoute, h handler) {
 	adapted.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
-		if err := h(w, r, request{caller: c, thread: thread, token: token(r, thread)}); err != nil {
+		holds := b.a.o.Held.Of(held.CallerOf(c))
+		defer holds.End()
+		if err := h(w, r, request{caller: c, thread: thread, token: token(r, thread), held: holds}); err != nil {
 			b.a.writeError(w, r, err)
 		}
 	}
@@ -132,16 +140,29 @@ const filesPath = "/files"
 func (b *routes) envd() {
 	_, processes := processconnect.NewProcessHandler(&processService{a: b.a}, bounded())
 	_, filesystem := filesystemconnect.NewFilesystemHandler(&filesystemService{a: b.a}, bounded())
+	errs := connect.NewErrorWriter()
 	rpc := func(adapted rest.AdapterRoute, h http.Handler) {
 		adapted.Method, adapted.Thread, adapted.Server = http.MethodPost, named, route.Holder
 		adapted.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
+			holds := b.a.o.Held.Of(held.CallerOf(c))
+			defer holds.End()
+			if err := holds.Take(r.Context(), held.Copies*mayBe(r)); err != nil {
+				if m, _ := toE2BError(err); m.status == http.StatusTooManyRequests {
+					w.Header().Set("Retry-After", retryAfter)
+				}
+				_ = errs.Write(w, r, b.a.rpcError(r.Context(), err)) // the client is gone when this fails
+				return
+			}
 			// All of it, before a stream begins: a body that is not at its end has a deadline, and would end the stream.
 			body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
 			if err != nil || len(body) > maxBodyBytes {
 				b.a.writeError(w, r, sandbox.Errorf(sandbox.Invalid, "the body ended too early, or is longer than %d bytes", maxBodyBytes))
 				return
 			}
-			r = r.WithContext(context.WithValue(r.Context(), requestKey{}, request{c, thread, token(r, thread)}))
+			if !packed(r) {
+				holds.Keep(held.Copies * int64(len(body)))
+			}
+			r = r.WithContext(context.WithValue(r.Context(), requestKey{}, request{c, thread, token(r, thread), holds}))
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			h.ServeHTTP(w, r)
 		}

@@ -1,6 +1,8 @@
 package e2b
 
 import (
+	"net/http"
+
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -52,4 +54,25 @@ func bounded() connect.HandlerOption {
 		connect.WithCodec(boundedproto.JSON{Table: requests, Named: "json"}),
 		connect.WithCodec(boundedproto.JSON{Table: requests, Named: "json; charset=utf-8"}),
 	)
+}
+
+// retryAfter is said to a client whose body found no room, in seconds: requests of others end soon.
+const retryAfter = "5"
+
+// mayBe is how long a body may become, in bytes: one that is packed, or does not say, as long as one may be.
+func mayBe(r *http.Request) int64 {
+	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes || packed(r) {
+		return maxBodyBytes
+	}
+	return r.ContentLength
+}
+
+// packed reports whether a body is compressed, in the words of Connect, gRPC-Web or HTTP.
+func packed(r *http.Request) bool {
+	for _, name := range []string{"Content-Encoding", "Connect-Content-Encoding", "Grpc-Encoding"} {
+		if v := r.Header.Get(name); v != "" && v != "identity" {
+			return true
+		}
+	}
+	return false
 }

@@ -59,7 +59,7 @@ func language(name string) (string, error) {
 func (a interpreter) execute(w http.ResponseWriter, r *http.Request, q request) error {
 	ctx := r.Context()
 	var b executeBody
-	if err := readJSON(r, &b); err != nil {
+	if err := readJSON(r, q, &b); err != nil {
 		return err
 	}
 	if len(b.Code) > sandbox.MaxCodeBytes {
@@ -363,7 +363,7 @@ func (a interpreter) createContext(w http.ResponseWriter, r *http.Request, q req
 		Language string `json:"language"`
 		Cwd      string `json:"cwd"`
 	}
-	if err := readJSON(r, &b); err != nil {
+	if err := readJSON(r, q, &b); err != nil {
 		return err
 	}
 	lang, err := language(b.Language)

@@ -87,7 +87,7 @@ const labelRequest = labelPrefix + "request"
 
 func (a control) create(w http.ResponseWriter, r *http.Request, q request) error {
 	var b createBody
-	if err := readJSON(r, &b); err != nil {
+	if err := readJSON(r, q, &b); err != nil {
 		return err
 	}
 	end, err := lifetime(b.Timeout)
@@ -336,7 +336,7 @@ type timeoutBody struct {
 
 func (a control) timeout(w http.ResponseWriter, r *http.Request, q request) error {
 	var b timeoutBody
-	if err := readJSON(r, &b); err != nil {
+	if err := readJSON(r, q, &b); err != nil {
 		return err
 	}
 	end, err := lifetime(b.Timeout)
@@ -369,7 +369,7 @@ func (a control) resume(w http.ResponseWriter, r *http.Request, q request) error
 
 func (a control) wake(w http.ResponseWriter, r *http.Request, q request, onlyPaused bool) error {
 	var b timeoutBody
-	if err := readJSON(r, &b); err != nil {
+	if err := readJSON(r, q, &b); err != nil {
 		return err
 	}
 	if b.Memory != nil && !*b.Memory {
@@ -421,7 +421,7 @@ func (a control) pause(w http.ResponseWriter, r *http.Request, q request) error 
 	var b struct {
 		Memory *bool `json:"memory"`
 	}
-	if err := readJSON(r, &b); err != nil {
+	if err := readJSON(r, q, &b); err != nil {
 		return err
 	}
 	v, err := a.found(r.Context(), q)

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -75,6 +76,9 @@ func toE2BError(err error) (m meaning, detail string) {
 func (a *Adapter) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	m, detail := toE2BError(err)
 	a.note(r.Context(), m.code, err)
+	if m.status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", retryAfter)
+	}
 	writeJSON(w, m.status, refusal(m.status, detail))
 }
 
@@ -109,7 +113,10 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 }
 
 // readJSON reads a body; none at all is an empty object.
-func readJSON(r *http.Request, to any) error {
+func readJSON(r *http.Request, q request, to any) error {
+	if err := q.held.Take(r.Context(), held.Copies*mayBe(r)); err != nil {
+		return err
+	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
 	if err != nil {
 		return sandbox.Wrap(sandbox.Invalid, err, "the body ended too early")
@@ -117,6 +124,7 @@ func readJSON(r *http.Request, to any) error {
 	if len(data) > maxBodyBytes {
 		return sandbox.Errorf(sandbox.Invalid, "the body: at most %d bytes", maxBodyBytes)
 	}
+	q.held.Keep(held.Copies * int64(len(data)))
 	if len(data) == 0 {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -327,7 +328,7 @@ func adapter(t *testing.T) (*house, *Adapter) {
 	if err := os.Mkdir(h.dir+"/workspace", 0o755); err != nil { //nolint:gosec // a test's
 		t.Fatal(err)
 	}
-	return h, New(Options{Service: service.Service{Threads: h, Sandboxes: h, Runs: h, Execs: h, Terminals: h, Contexts: h, Files: h}, DefaultTemplate: "base", Log: slog.New(slog.DiscardHandler)})
+	return h, New(Options{Service: service.Service{Threads: h, Sandboxes: h, Runs: h, Execs: h, Terminals: h, Contexts: h, Files: h}, DefaultTemplate: "base", Held: held.New(), Log: slog.New(slog.DiscardHandler)})
 }
 
 var parameter = regexp.MustCompile(`[:*]([a-z]+)`)
@@ -336,6 +337,11 @@ var parameter = regexp.MustCompile(`[:*]([a-z]+)`)
 func start(t *testing.T) (*house, *httptest.Server) {
 	t.Helper()
 	h, a := adapter(t)
+	return h, serve(t, a)
+}
+
+func serve(t *testing.T, a *Adapter) *httptest.Server {
+	t.Helper()
 	served := a.Routes()
 	mux := http.NewServeMux()
 	for _, route := range served.Routes {
@@ -356,7 +362,7 @@ func start(t *testing.T) (*house, *httptest.Server) {
 	}
 	srv := httptest.NewServer(mux)
 	t.Cleanup(func() { srv.Close(); a.Close(); http.DefaultClient.CloseIdleConnections() })
-	return h, srv
+	return srv
 }
 
 // call sends a request, about a sandbox when it is named, and returns status and body.

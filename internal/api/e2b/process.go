@@ -145,6 +145,7 @@ func (p *processService) Start(ctx context.Context, r *connect.Request[process.S
 	if err != nil {
 		return p.a.rpcError(ctx, err)
 	}
+	q.held.End() // the command runs, and the request is not needed any more
 	return p.a.follow(ctx, q, id, cmd.Terminal != nil, time.Time{}, func(e *process.ProcessEvent) error {
 		return s.Send(&process.StartResponse{Event: e})
 	})
@@ -166,6 +167,7 @@ func (p *processService) Connect(ctx context.Context, r *connect.Request[process
 	if err != nil && sandbox.KindOf(err) != sandbox.Conflict {
 		return p.a.rpcError(ctx, err)
 	}
+	q.held.End()
 	return p.a.follow(ctx, q, id, terminal, now, func(e *process.ProcessEvent) error {
 		return s.Send(&process.ConnectResponse{Event: e})
 	})

@@ -117,7 +117,7 @@ func TestCreatesAtOnce(t *testing.T) {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/sandboxes", strings.NewReader(`{"timeout":60}`))
 				r.Header.Set("Idempotency-Key", "k")
 				w := httptest.NewRecorder()
-				if err := (control{a}).create(w, r, request{caller: me, thread: newSandboxID(r)}); err != nil {
+				if err := (control{a}).create(w, r, request{caller: me, thread: newSandboxID(r), held: a.o.Held.Of("me")}); err != nil {
 					a.writeError(w, r, err)
 				}
 				status[i] = w.Code
@@ -138,7 +138,7 @@ func TestCreatesAtOnce(t *testing.T) {
 			wg.Go(func() {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/sandboxes", strings.NewReader(`{"timeout":60}`))
 				r.Header.Set("Idempotency-Key", "k")
-				if err := (control{a}).create(httptest.NewRecorder(), r, request{caller: me, thread: newSandboxID(r)}); err != nil {
+				if err := (control{a}).create(httptest.NewRecorder(), r, request{caller: me, thread: newSandboxID(r), held: a.o.Held.Of("me")}); err != nil {
 					if waited := time.Since(began); waited != startTime {
 						t.Errorf("waited for %s: %v", waited, err)
 					}

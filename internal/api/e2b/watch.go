@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// maxWatchers bounds the watchers of a sandbox that are asked now and then, and maxOwnWatchers those of a user: each
-	// holds what its folder was like. A watcher that is not asked for watcherIdle is forgotten.
+	// maxWatchers bounds the watchers of a sandbox that are asked now and then, maxOwnWatchers those of a user, and
+	// maxAllWatchers those of a server: each holds what its folder was like. A watcher that is not asked for watcherIdle is forgotten.
 	maxWatchers    = 32
 	maxOwnWatchers = 128
+	maxAllWatchers = 1024
 	watcherIdle    = 10 * time.Minute
 )
 
@@ -84,6 +85,7 @@ func (f *filesystemService) WatchDir(ctx context.Context, r *connect.Request[fil
 	if err != nil {
 		return f.a.rpcError(ctx, err)
 	}
+	q.held.End() // the request is short
 	ctx, cancel := context.WithCancel(ctx)
 	out := &watchStream{s: s, gone: cancel}
 	var alive sync.WaitGroup
@@ -193,6 +195,9 @@ func (w *watchers) add(n *watcher) (id string, err error) {
 		if o.thread == n.thread {
 			own++
 		}
+	}
+	if len(w.by) >= maxAllWatchers {
+		return "", sandbox.TooManyCalls("the server has %d watchers, the most: try again later", maxAllWatchers)
 	}
 	if ofOwner >= maxOwnWatchers {
 		return "", sandbox.TooManyCalls("at most %d watchers of a user", maxOwnWatchers)

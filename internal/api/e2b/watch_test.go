@@ -36,6 +36,14 @@ func TestWatchersOfOwners(t *testing.T) {
 	if err := add("bob", 0); sandbox.KindOf(err) != sandbox.QuotaExceeded {
 		t.Errorf("one too many of a sandbox: %v", err)
 	}
+	for i := len(w.by); i < maxAllWatchers; i++ {
+		if err := add(fmt.Sprint("user", i), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := add("eve", 0); sandbox.KindOf(err) != sandbox.QuotaExceeded {
+		t.Errorf("one too many of all users: %v", err)
+	}
 }
 
 // TestWatchesOfSandboxes: a watch of a folder that only a sandbox has lists it twice a second, so there are as many as of watchers,

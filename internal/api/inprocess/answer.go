@@ -45,6 +45,9 @@ func Reason(w http.ResponseWriter, err error) (status int, code, detail string) 
 		return refused.Status, refused.Code, refused.Detail
 	}
 	status = sandbox.HTTPStatus(err)
+	if status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "5") // requests of others end soon
+	}
 	if status == http.StatusInternalServerError {
 		return status, string(sandbox.Internal), "the server failed; its log says why"
 	}

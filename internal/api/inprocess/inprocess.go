@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -25,6 +26,8 @@ type Request struct {
 	Body         any    // is sent as JSON; []byte and io.Reader as they are
 	Secret       string // of the caller's key, or a token; "": the API says whether it wants one
 	OnBehalfOf   string // user
+	// Room is asked, unless nil, before a success is kept: for its Content-Length, or MaxAnswer when the API does not say.
+	Room func(bytes int64) error
 }
 
 // Refusal is an answer of the API that is no success.
@@ -97,7 +100,7 @@ func (c Caller) Call(q Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	got := &Answer{w: c.W, header: http.Header{}}
+	got := &Answer{w: c.W, header: http.Header{}, room: q.Room}
 	c.API.ServeHTTP(got, r)
 	return got, c.told(got)
 }
@@ -106,6 +109,9 @@ func (c Caller) Call(q Request) (*Answer, error) {
 func (c Caller) told(got *Answer) error {
 	if id := got.header.Get("X-Request-Id"); id != "" && c.W != nil {
 		c.W.Header().Set("X-Request-Id", id)
+	}
+	if got.refused != nil {
+		return got.refused
 	}
 	if got.over {
 		return sandbox.Errorf(sandbox.QuotaExceeded, "the answer has more than %d bytes", MaxAnswer)
@@ -135,6 +141,9 @@ type Answer struct {
 	status int
 	body   bytes.Buffer
 	over   bool // there was more than MaxAnswer
+
+	room    func(bytes int64) error // asked once, then nil
+	refused error                   // what it said
 }
 
 // Body is all of it.
@@ -153,11 +162,35 @@ func (a *Answer) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (a *Answer) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
+	if err := a.begin(); err != nil {
+		return 0, err
+	}
 	if a.body.Len()+len(p) > MaxAnswer {
 		a.over = true
 		return 0, fmt.Errorf("an answer of more than %d bytes", MaxAnswer)
 	}
 	return a.body.Write(p)
+}
+
+// begin asks for room for a success, once.
+func (a *Answer) begin() error {
+	if a.room == nil || a.status >= 300 {
+		return a.refused
+	}
+	room := a.room
+	a.room = nil
+	size, err := strconv.ParseInt(a.header.Get("Content-Length"), 10, 64)
+	if err != nil || size < 0 {
+		size = MaxAnswer
+	}
+	if size > MaxAnswer {
+		a.over = true
+		return fmt.Errorf("an answer of more than %d bytes", MaxAnswer)
+	}
+	if a.refused = room(size); a.refused == nil && err == nil {
+		a.body.Grow(int(size)) // no more than was asked for
+	}
+	return a.refused
 }
 
 // Flush does nothing: the caller gets the answer whole.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -52,7 +53,7 @@ func (a *adapter) channels(c *call) error {
 	defer cancel()
 	k := &connection{
 		call: call{Caller: inprocess.Caller{API: a.API, R: c.R.WithContext(ctx)}, secret: c.secret},
-		conn: conn, kernel: kernel, contextID: cc.ContextID, language: cc.Language, waiting: make(chan received, maxWaiting),
+		conn: conn, held: a.Held, kernel: kernel, contextID: cc.ContextID, language: cc.Language, waiting: make(chan received, maxWaiting),
 	}
 	k.serve(ctx, cancel)
 	return nil
@@ -63,6 +64,7 @@ type connection struct {
 	call
 	conn                        *websocket.Conn
 	kernel, contextID, language string
+	held                        *held.Bytes
 	waiting                     chan received // what came for the shell; one at a time runs
 	writing                     sync.Mutex
 }
@@ -82,10 +84,15 @@ func (k *connection) serve(ctx context.Context, gone context.CancelFunc) {
 			if k.answer(ctx, m) != nil {
 				gone()
 			}
+			m.held.End()
 		}
 	}
 	_ = k.conn.CloseNow()
 	wg.Wait()
+	close(k.waiting) // nothing sends any more
+	for m := range k.waiting {
+		m.held.End()
+	}
 }
 
 // bye closes the connection of a client that breaks a rule.
@@ -105,13 +112,24 @@ func (k *connection) receive(ctx context.Context) {
 			k.bye("messages have to be JSON, in text frames, without a subprotocol")
 			return
 		}
+		// By the credential: a key, or a token of a user.
+		mine := k.held.Of("jupyter\x00" + k.secret)
+		if mine.Take(ctx, held.Copies*int64(len(data))) != nil {
+			k.bye("too many long messages wait: try again later")
+			mine.End()
+			return
+		}
 		m, err := read(data)
+		m.held = mine
 		if err != nil || m.Header.Type == "" {
+			mine.End()
 			k.bye("a message has to be an object with header.msg_type")
 			return
 		}
 		if m.Channel == control || m.Header.Type == "interrupt_request" || m.Header.Type == "shutdown_request" {
-			if k.answer(ctx, m) != nil {
+			err := k.answer(ctx, m)
+			mine.End()
+			if err != nil {
 				return
 			}
 			continue
@@ -119,6 +137,7 @@ func (k *connection) receive(ctx context.Context) {
 		select {
 		case k.waiting <- m:
 		default:
+			mine.End()
 			k.bye("too many messages wait for the run before them")
 			return
 		}

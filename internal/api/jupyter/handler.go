@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -49,6 +50,8 @@ type Options struct {
 	API http.Handler
 	// Template is that of the kernels; "" is the server's own default.
 	Template string
+	// Held bounds the messages that are in memory, with what the other adapters hold.
+	Held *held.Bytes
 }
 
 type adapter struct {
@@ -59,7 +62,7 @@ type adapter struct {
 
 // New returns a handler that answers clients of Jupyter below /jupyter, and all else by o.API.
 func New(o Options) (http.Handler, error) {
-	if o.API == nil {
+	if o.API == nil || o.Held == nil {
 		return nil, errors.New("jupyter: a part is missing")
 	}
 	a := &adapter{Options: o, mux: http.NewServeMux()}
@@ -166,6 +169,11 @@ func (a *adapter) model(kernel string, cc sandbox.CodeContext) model {
 	return model{kernel, name, cc.LastUsedAt, states[cc.State], a.joined.of(kernel)}
 }
 
+// admit has the API take the key before a body is read, or anything is told.
+func (c *call) admit() error {
+	return c.into(inprocess.Request{Method: http.MethodGet, Path: "/api/threads", Query: map[string]string{"limit": "1"}}, nil)
+}
+
 func kernelspecs(c *call) error {
 	specs := map[string]any{}
 	for name, s := range specifications {
@@ -174,7 +182,7 @@ func kernelspecs(c *call) error {
 		}}
 	}
 	// Whoever may not call at all learns nothing here either.
-	if err := c.into(inprocess.Request{Method: http.MethodGet, Path: "/api/threads", Query: map[string]string{"limit": "1"}}, nil); err != nil {
+	if err := c.admit(); err != nil {
 		return err
 	}
 	return c.answer(http.StatusOK, map[string]any{"default": defaultName, "kernelspecs": specs})
@@ -202,6 +210,9 @@ func (a *adapter) list(c *call) error {
 
 // create starts a kernel: a thread with a context. What it began it removes when it fails.
 func (a *adapter) create(c *call) error {
+	if err := c.admit(); err != nil {
+		return err
+	}
 	name, err := kernelName(c)
 	if err != nil {
 		return err

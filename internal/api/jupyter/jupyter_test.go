@@ -15,6 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -106,7 +107,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func setup(t *testing.T, template string) (string, *api) {
 	t.Helper()
 	a := &api{contexts: map[string]sandbox.CodeContext{}}
-	h, err := New(Options{API: a, Template: template})
+	h, err := New(Options{API: a, Template: template, Held: held.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func TestKernel(t *testing.T) {
 	if status != http.StatusCreated || made["name"] != "python3" || made["execution_state"] != "idle" || len(id) != 36 {
 		t.Fatalf("%d %v", status, made)
 	}
-	if want := `PUT sandbox {"labels":{"jupyter-kernel":"python3"},"template":"data","wait_s":60}`; a.calls[0] != want || a.calls[1] != `POST contexts {"language":"python"}` {
+	if want := `PUT sandbox {"labels":{"jupyter-kernel":"python3"},"template":"data","wait_s":60}`; a.calls[1] != want || a.calls[2] != `POST contexts {"language":"python"}` {
 		t.Errorf("%q", a.calls)
 	}
 	for _, c := range []struct {
@@ -259,7 +260,7 @@ func TestWithoutKey(t *testing.T) {
 			t.Errorf("%s: %d", path, answer.StatusCode)
 		}
 	}
-	if len(a.calls) != 2 {
+	if len(a.calls) != 3 { // those of the kernel that was made
 		t.Errorf("%q", a.calls)
 	}
 }
@@ -423,4 +424,63 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%q: %v", data, err)
 		}
 	})
+}
+
+// TestKeyBeforeBody: a stranger's body is not read.
+func TestKeyBeforeBody(t *testing.T) {
+	t.Parallel()
+	h, err := New(Options{API: &api{contexts: map[string]sandbox.CodeContext{}}, Held: held.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := &counted{}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/jupyter/api/kernels", body)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusUnauthorized || body.reads > 0 {
+		t.Errorf("%d after %d reads", w.Code, body.reads)
+	}
+}
+
+// counted is a body that says how often it was read.
+type counted struct{ reads int }
+
+func (c *counted) Read([]byte) (int, error) {
+	c.reads++
+	return 0, io.EOF
+}
+
+// TestHeldMessages: messages that wait for a run take a bounded part of the server's memory.
+func TestHeldMessages(t *testing.T) {
+	t.Parallel()
+	a := &api{contexts: map[string]sandbox.CodeContext{}}
+	b := held.New()
+	b.Wait = time.Millisecond
+	h, err := New(Options{API: a, Held: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	_, made := ask(t, http.MethodPost, s.URL+"/jupyter/api/kernels", "")
+	kernel, _ := made["id"].(string)
+	others := b.Of("jupyter\x00" + key)
+	if err := others.Take(t.Context(), held.OfCaller-100); err != nil {
+		t.Fatal(err)
+	}
+	send := func() error {
+		c := join(t, s.URL, kernel)
+		if err := c.Write(t.Context(), websocket.MessageText, []byte(`{"header":{"msg_id":"1","msg_type":"kernel_info_request"},"channel":"shell"}`)); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := c.Read(t.Context())
+		return err
+	}
+	if err := send(); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+		t.Errorf("one message too many: %v", err)
+	}
+	others.End()
+	if err := send(); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 )
 
 // protocol is the version of Jupyter's messages that are spoken.
@@ -34,6 +36,8 @@ type received struct {
 	Content json.RawMessage `json:"content"`
 	// raw is its header as it came: answers carry it as their parent.
 	raw json.RawMessage
+	// held is what it takes of memory, until it is answered.
+	held *held.Request
 }
 
 // read reads a message of a client.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -320,7 +321,15 @@ func (c *call) body(out any) error {
 	if kind, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return sandbox.Errorf(sandbox.Invalid, "Content-Type: the body has to be application/json")
 	}
+	size := c.R.ContentLength
+	if size < 0 || size > maxBody {
+		size = maxBody
+	}
+	if err := c.held.Take(c.R.Context(), held.Copies*size); err != nil {
+		return err
+	}
 	raw, err := io.ReadAll(http.MaxBytesReader(c.W, c.R.Body, maxBody))
+	c.held.Keep(held.Copies * int64(len(raw)))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -40,6 +41,8 @@ type Options struct {
 	API http.Handler
 	// Template is that of the threads; "" is the server's own default.
 	Template string
+	// Held bounds the bodies that are in memory, with what the other adapters hold.
+	Held *held.Bytes
 }
 
 type adapter struct {
@@ -49,7 +52,7 @@ type adapter struct {
 
 // New returns a handler that answers LibreChat below /librechat, and all else by o.API.
 func New(o Options) (http.Handler, error) {
-	if o.API == nil {
+	if o.API == nil || o.Held == nil {
 		return nil, errors.New("librechat: a part is missing")
 	}
 	a := &adapter{Options: o, mux: http.NewServeMux()}
@@ -72,6 +75,7 @@ func New(o Options) (http.Handler, error) {
 type call struct {
 	inprocess.Caller
 	secret string
+	held   *held.Request
 }
 
 // route adds one. What its handler returns as an error is answered in the words of LibreChat's own service.
@@ -80,6 +84,9 @@ func (a *adapter) route(pattern string, handle func(c *call) error) {
 	a.mux.HandleFunc(method+" "+prefix+path, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTime)) // fails where there is no connection
 		c := &call{Caller: inprocess.Caller{API: a.API, W: w, R: r}, secret: credential(r)}
+		// By the credential: a key, or a token of a user.
+		c.held = a.Held.Of("librechat\x00" + c.secret)
+		defer c.held.End()
 		if err := c.admit(method); err != nil {
 			fail(w, err)
 			return

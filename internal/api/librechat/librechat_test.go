@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -107,7 +109,7 @@ func setup(t *testing.T, template string) (http.Handler, *api) {
 	t.Helper()
 	zero := 0
 	a := &api{files: map[string]string{}, result: sandbox.Result{Status: sandbox.StatusExited, ExitCode: &zero, Stdout: "hi\n"}}
-	h, err := New(Options{API: a, Template: template})
+	h, err := New(Options{API: a, Template: template, Held: held.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,4 +412,32 @@ func FuzzForm(f *testing.F) {
 			t.Errorf("%d files, %v", files, err)
 		}
 	})
+}
+
+// TestHeld: bodies take a bounded part of the server's memory; one that finds no room is refused for now.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	zero := 0
+	a := &api{files: map[string]string{}, result: sandbox.Result{Status: sandbox.StatusExited, ExitCode: &zero}}
+	b := held.New()
+	b.Wait = time.Millisecond
+	h, err := New(Options{API: a, Held: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := b.Of("librechat\x00" + key)
+	if err := others.Take(t.Context(), held.OfCaller-10); err != nil {
+		t.Fatal(err)
+	}
+	run := func() int {
+		status, _, _ := send(t, h, http.MethodPost, prefix+"/exec", strings.NewReader(`{"lang":"py","code":"x"}`), asJSON)
+		return status
+	}
+	if status := run(); status != http.StatusTooManyRequests || len(a.runs) > 0 {
+		t.Errorf("%d, %q", status, a.runs)
+	}
+	others.End()
+	if status := run(); status != http.StatusOK {
+		t.Errorf("afterwards: %d", status)
+	}
 }
