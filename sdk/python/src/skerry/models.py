@@ -563,6 +563,35 @@ class Pool(Model):
     target: int
 
 
+class Principal(Model):
+    actor: str
+    """
+    The user of the credential itself
+    """
+    capabilities: list[str]
+    """
+    Names that tools may require
+    """
+    method: str
+    """
+    What shows who the caller is: a key or an identity provider's token; none: the server wants no credential
+    """
+    operator: bool
+    """
+    Administers what all tenants share
+    """
+    role: str
+    tenant: str
+    threads: list[str] | None = None
+    """
+    The only threads that the credential is good for: names, or prefix*; all when absent
+    """
+    user: str
+    """
+    Whom requests are for: with On-Behalf-Of another user than actor
+    """
+
+
 class Problem(Model):
     code: str
     """
