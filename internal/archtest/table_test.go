@@ -27,7 +27,7 @@ var table = []row{
 	{"internal/api/inprocess", "sandbox", "requests of the public API, whose handler comes in"},
 	{"internal/api/codeoutput", "", "text and errors of what code wrote, for the adapters of others' interpreters"},
 	{"internal/api/jupyter", "sandbox api/codeoutput api/held api/inprocess platform/buildinfo", "it translates to the public API, whose handler comes in"},
-	{"internal/api/librechat", "sandbox api/held api/inprocess platform/jsonedit workspace/paths", "it translates to the public API, whose handler comes in"},
+	{"internal/api/librechat", "sandbox api/codeoutput api/held api/inprocess platform/jsonedit workspace/paths", "it translates to the public API, whose handler comes in"},
 	{"internal/api/deerflow", "sandbox api/auth api/held api/inprocess platform/jsonedit workspace/paths", "it translates to the public API, whose handler comes in; keys of addresses through an interface that it declares"},
 	{"internal/api/e2b", "sandbox service audit workspace/paths api/auth api/codeoutput api/held api/rest api/e2b/... api/rest/exchange api/rest/route platform/boundedproto platform/keylock", "an adapter translates to use cases; its routes are served as all others"},
 	{"internal/api/e2b/envd/filesystem", "", "generated"},

@@ -2,6 +2,7 @@
 package codeoutput
 
 import (
+	"encoding/base64"
 	"strings"
 	"unicode/utf8"
 )
@@ -74,6 +75,18 @@ func (t *Text) Rest() string {
 	text := strings.ToValidUTF8(string(t.left), "\uFFFD")
 	t.left = nil
 	return text
+}
+
+// Readable is the text of output that the API sent, which is in base64 where it is no UTF-8.
+func Readable(data, encoding string) string {
+	if encoding != "base64" {
+		return data
+	}
+	raw, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		return data
+	}
+	return strings.ToValidUTF8(string(raw), "\uFFFD")
 }
 
 // Tail keeps the end of what comes.

@@ -103,11 +103,7 @@ func (x *exchange) body(out any) error {
 	most := int64(maxProvision)
 	if x.held != nil {
 		most = maxBody
-		size := x.r.ContentLength
-		if size < 0 || size > most {
-			size = most
-		}
-		if err := x.held.Take(x.r.Context(), held.Copies*size); err != nil {
+		if err := x.held.TakeBody(x.r.Context(), x.r.ContentLength, most); err != nil {
 			return err
 		}
 	}
@@ -123,7 +119,7 @@ func (x *exchange) body(out any) error {
 	}
 	_ = rc.SetReadDeadline(time.Time{})
 	if x.held != nil {
-		x.held.Keep(held.Copies * int64(len(raw))) // less than it might have been
+		x.held.KeepBody(len(raw)) // less than it might have been
 	}
 	return decode(raw, out)
 }

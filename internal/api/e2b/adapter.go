@@ -146,7 +146,7 @@ func (b *routes) envd() {
 		adapted.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
 			holds := b.a.o.Held.Of(held.CallerOf(c))
 			defer holds.End()
-			if err := holds.Take(r.Context(), held.Copies*mayBe(r)); err != nil {
+			if err := holds.TakeBody(r.Context(), lengthOf(r), maxBodyBytes); err != nil {
 				if m, _ := toE2BError(err); m.status == http.StatusTooManyRequests {
 					w.Header().Set("Retry-After", retryAfter)
 				}
@@ -160,7 +160,7 @@ func (b *routes) envd() {
 				return
 			}
 			if !packed(r) {
-				holds.Keep(held.Copies * int64(len(body)))
+				holds.KeepBody(len(body))
 			}
 			r = r.WithContext(context.WithValue(r.Context(), requestKey{}, request{c, thread, token(r, thread), holds}))
 			r.Body = io.NopCloser(bytes.NewReader(body))

@@ -59,10 +59,10 @@ func bounded() connect.HandlerOption {
 // retryAfter is said to a client whose body found no room, in seconds: requests of others end soon.
 const retryAfter = "5"
 
-// mayBe is how long a body may become, in bytes: one that is packed, or does not say, as long as one may be.
-func mayBe(r *http.Request) int64 {
-	if r.ContentLength < 0 || r.ContentLength > maxBodyBytes || packed(r) {
-		return maxBodyBytes
+// lengthOf is how long a body becomes, in bytes; -1: one that is packed, or that does not say, may have any length.
+func lengthOf(r *http.Request) int64 {
+	if packed(r) {
+		return -1
 	}
 	return r.ContentLength
 }

@@ -9,7 +9,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -114,7 +113,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 // readJSON reads a body; none at all is an empty object.
 func readJSON(r *http.Request, q request, to any) error {
-	if err := q.held.Take(r.Context(), held.Copies*mayBe(r)); err != nil {
+	if err := q.held.TakeBody(r.Context(), lengthOf(r), maxBodyBytes); err != nil {
 		return err
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
@@ -124,7 +123,7 @@ func readJSON(r *http.Request, q request, to any) error {
 	if len(data) > maxBodyBytes {
 		return sandbox.Errorf(sandbox.Invalid, "the body: at most %d bytes", maxBodyBytes)
 	}
-	q.held.Keep(held.Copies * int64(len(data)))
+	q.held.KeepBody(len(data))
 	if len(data) == 0 {
 		return nil
 	}

@@ -76,6 +76,18 @@ func (r *Request) Take(ctx context.Context, n int64) error {
 	return nil
 }
 
+// TakeBody holds what a body of a length may take, with its copies. One that does not say its length, or one beyond the most,
+// counts as the longest.
+func (r *Request) TakeBody(ctx context.Context, length, most int64) error {
+	if length < 0 || length > most {
+		length = most
+	}
+	return r.Take(ctx, Copies*length)
+}
+
+// KeepBody frees what a body did not need that has arrived.
+func (r *Request) KeepBody(length int) { r.Keep(Copies * int64(length)) }
+
 // full is the error of bytes that were not free in time. One whose client is gone is not the fault of others.
 func full(ctx context.Context, format string, mib int) error {
 	if err := ctx.Err(); err != nil {

@@ -105,6 +105,12 @@ func (c Caller) Call(q Request) (*Answer, error) {
 	return got, c.told(got)
 }
 
+// Admit has the API take a credential, before anything of a request is read or answered.
+func (c Caller) Admit(secret string) error {
+	_, err := c.Call(Request{Method: http.MethodGet, Path: "/api/threads", Query: map[string]string{"limit": "1"}, Secret: secret})
+	return err
+}
+
 // told is the error that an answer is, and says in the caller's answer which request it belongs to.
 func (c Caller) told(got *Answer) error {
 	if id := got.header.Get("X-Request-Id"); id != "" && c.W != nil {

@@ -2,7 +2,6 @@ package jupyter
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -280,15 +279,4 @@ func reason(err error) (name, value string) {
 type output struct {
 	Data     string `json:"data"`
 	Encoding string `json:"encoding"`
-}
-
-func (o output) text() string {
-	if o.Encoding != "base64" {
-		return o.Data
-	}
-	raw, err := base64.StdEncoding.DecodeString(o.Data)
-	if err != nil {
-		return o.Data
-	}
-	return strings.ToValidUTF8(string(raw), "\uFFFD")
 }

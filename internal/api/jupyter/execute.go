@@ -103,7 +103,7 @@ func (r *running) event(e inprocess.Event) error {
 		if err := json.Unmarshal(e.Data, &o); err != nil {
 			return fmt.Errorf("an event of the run: %w", err)
 		}
-		r.gone = r.output(e.Name, o.text())
+		r.gone = r.output(e.Name, codeoutput.Readable(o.Data, o.Encoding))
 		return r.gone
 	case sandbox.EventExit:
 		r.result = &sandbox.Result{}

@@ -169,11 +169,6 @@ func (a *adapter) model(kernel string, cc sandbox.CodeContext) model {
 	return model{kernel, name, cc.LastUsedAt, states[cc.State], a.joined.of(kernel)}
 }
 
-// admit has the API take the key before a body is read, or anything is told.
-func (c *call) admit() error {
-	return c.into(inprocess.Request{Method: http.MethodGet, Path: "/api/threads", Query: map[string]string{"limit": "1"}}, nil)
-}
-
 func kernelspecs(c *call) error {
 	specs := map[string]any{}
 	for name, s := range specifications {
@@ -182,7 +177,7 @@ func kernelspecs(c *call) error {
 		}}
 	}
 	// Whoever may not call at all learns nothing here either.
-	if err := c.admit(); err != nil {
+	if err := c.Admit(c.secret); err != nil {
 		return err
 	}
 	return c.answer(http.StatusOK, map[string]any{"default": defaultName, "kernelspecs": specs})
@@ -210,7 +205,7 @@ func (a *adapter) list(c *call) error {
 
 // create starts a kernel: a thread with a context. What it began it removes when it fails.
 func (a *adapter) create(c *call) error {
-	if err := c.admit(); err != nil {
+	if err := c.Admit(c.secret); err != nil {
 		return err
 	}
 	name, err := kernelName(c)

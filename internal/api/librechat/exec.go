@@ -2,7 +2,6 @@ package librechat
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skerry-sandbox/skerry/internal/api/held"
+	"github.com/skerry-sandbox/skerry/internal/api/codeoutput"
 	"github.com/skerry-sandbox/skerry/internal/api/inprocess"
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -201,10 +200,7 @@ func answerOf(thread string, r sandbox.Result) ran {
 // texts returns the output of a run. LibreChat shows a model only the two streams, so what else is to be known is said at the end
 // of the second.
 func texts(r sandbox.Result) (stdout, stderr string) {
-	stdout, stderr = r.Stdout, r.Stderr
-	if r.Encoding == "base64" {
-		stdout, stderr = readable(stdout), readable(stderr)
-	}
+	stdout, stderr = codeoutput.Readable(r.Stdout, r.Encoding), codeoutput.Readable(r.Stderr, r.Encoding)
 	note := func(format string, args ...any) {
 		if stderr != "" && !strings.HasSuffix(stderr, "\n") {
 			stderr += "\n"
@@ -226,15 +222,6 @@ func texts(r sandbox.Result) (stdout, stderr string) {
 		note("Not all files that changed are listed.")
 	}
 	return stdout, stderr
-}
-
-// readable decodes a stream that is no UTF-8.
-func readable(text string) string {
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return text
-	}
-	return strings.ToValidUTF8(string(raw), "\uFFFD")
 }
 
 // bring copies the files that another session has to the thread of this one. Of its own files it wants only that the thread is
@@ -321,15 +308,11 @@ func (c *call) body(out any) error {
 	if kind, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return sandbox.Errorf(sandbox.Invalid, "Content-Type: the body has to be application/json")
 	}
-	size := c.R.ContentLength
-	if size < 0 || size > maxBody {
-		size = maxBody
-	}
-	if err := c.held.Take(c.R.Context(), held.Copies*size); err != nil {
+	if err := c.held.TakeBody(c.R.Context(), c.R.ContentLength, maxBody); err != nil {
 		return err
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(c.W, c.R.Body, maxBody))
-	c.held.Keep(held.Copies * int64(len(raw)))
+	c.held.KeepBody(len(raw))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):

@@ -230,23 +230,10 @@ func (c *call) follow(r round, limit time.Duration) error {
 	case seen.result == nil:
 		return sandbox.Errorf(sandbox.SandboxLost, "the code has no end")
 	}
-	seen.result.Stdout = unmarked(*seen.result, r.mark)
 	out := answerOf(r.thread, *seen.result)
+	out.Stdout = without(out.Stdout, "\x1e"+r.mark)
 	inprocess.Write(c.W, http.StatusOK, map[string]any{"status": "completed", "session_id": r.thread, "stdout": out.Stdout, "stderr": out.Stderr, "files": out.Files})
 	return nil
-}
-
-// unmarked is the output without the lines of calls.
-func unmarked(r sandbox.Result, mark string) string {
-	text := r.Stdout
-	if r.Encoding == "base64" {
-		raw, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return text
-		}
-		return base64.StdEncoding.EncodeToString([]byte(without(string(raw), "\x1e"+mark)))
-	}
-	return without(text, "\x1e"+mark)
 }
 
 // without takes out each piece of a text from a mark to the end of its line.
