@@ -66,9 +66,9 @@ func BenchmarkListThreads(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		list, _, err := h.Threads.Threads(b.Context(), caller, sandbox.ThreadFilter{})
-		if err != nil || len(list) != 100 || list[99].Sandbox == nil {
-			b.Fatalf("%d threads, %v", len(list), err)
+		list, err := h.Threads.Threads(b.Context(), caller, sandbox.ThreadFilter{})
+		if err != nil || len(list.Items) != 100 || list.Items[99].Sandbox == nil {
+			b.Fatalf("%d threads, %v", len(list.Items), err)
 		}
 	}
 }

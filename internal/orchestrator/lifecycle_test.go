@@ -187,8 +187,8 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 	if err != nil || v.Sandbox.ID != first.ID || v.Sandbox.Template != "data" {
 		t.Errorf("it is shown as %+v, %v", v.Sandbox, err)
 	}
-	if list, _, err := h.Threads.Threads(ctx, caller, sandbox.ThreadFilter{State: sandbox.Hibernated}); err != nil || len(list) != 1 {
-		t.Errorf("list by state: %d, %v", len(list), err)
+	if list, err := h.Threads.Threads(ctx, caller, sandbox.ThreadFilter{State: sandbox.Hibernated}); err != nil || len(list.Items) != 1 {
+		t.Errorf("list by state: %d, %v", len(list.Items), err)
 	}
 	if info, err := h.Lifecycle.Hibernate(ctx, caller, "idle", false); err != nil || info.State != sandbox.Hibernated {
 		t.Errorf("hibernate again: %+v, %v", info, err)
@@ -273,7 +273,7 @@ func TestActivity(t *testing.T) {
 		},
 		"": func(h *house) error { // never
 			_, threadErr := h.Threads.Thread(ctx, caller, "x")
-			_, _, listErr := h.Threads.Threads(ctx, caller, sandbox.ThreadFilter{})
+			_, listErr := h.Threads.Threads(ctx, caller, sandbox.ThreadFilter{})
 			execs, execsErr := h.Execs.Execs(ctx, caller, "x")
 			eventsErr := h.Execs.Events(ctx, caller, "x", execs[0].ExecID, 0, func(sandbox.Event) error { return nil })
 			_, _ = h.Calls.ToolServers(ctx, caller, "x")

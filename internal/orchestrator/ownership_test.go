@@ -266,7 +266,8 @@ func TestTwoServersOneSandbox(t *testing.T) {
 		t.Fatalf("sandboxes %v, %d started", got, w.boxes.Load())
 	}
 	for _, r := range servers {
-		views, _, err := r.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{})
+		list, err := r.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{})
+		views := list.Items
 		if err != nil || len(views) != 1 || views[0].Sandbox == nil || views[0].Sandbox.State != sandbox.Running {
 			t.Errorf("%s lists %+v, %v", r.peers.ID(), views, err)
 		}
@@ -395,9 +396,9 @@ func TestRedisLosesAll(t *testing.T) {
 	if inst := a.live.Find(mainThread); inst == nil || !a.owners.Confirm(inst.Owned()) {
 		t.Error("the server gave its sandbox up")
 	}
-	views, _, err := b.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{})
-	if err != nil || len(views) != 0 { // the list of threads was in Redis only
-		t.Errorf("%+v, %v", views, err)
+	list, err := b.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{})
+	if err != nil || len(list.Items) != 0 { // the list of threads was in Redis only
+		t.Errorf("%+v, %v", list, err)
 	}
 	if n := w.boxes.Load(); n != 1 {
 		t.Errorf("%d sandboxes were started", n)

@@ -177,9 +177,9 @@ func commandsWith(t *testing.T, n int) map[string]int64 {
 		ok(h.Threads.ReleaseSandbox(t.Context(), caller, "fresh"))
 	}
 	what["list"] = func() {
-		page, _, err := h.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{Limit: 5})
-		if ok(err); len(page) != 5 {
-			t.Errorf("a page of %d", len(page))
+		list, err := h.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{Limit: 5})
+		if ok(err); len(list.Items) != 5 {
+			t.Errorf("a page of %d", len(list.Items))
 		}
 	}
 	least := map[string]int64{}

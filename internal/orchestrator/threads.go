@@ -80,31 +80,6 @@ func (u *Threads) view(info sandbox.ThreadInfo) sandbox.ThreadView {
 	return v
 }
 
-// Threads lists the caller's threads by id. The size of each workspace is left out: it would cost a
-// walk of every one.
-func (u *Threads) Threads(ctx context.Context, c sandbox.Caller, f sandbox.ThreadFilter) ([]sandbox.ThreadView, string, error) {
-	infos, next, err := u.store.Threads(ctx, c.Owner, f.Labels, f.Limit, f.Cursor)
-	if err != nil {
-		return nil, "", err
-	}
-	views := make([]sandbox.ThreadView, 0, len(infos))
-	for _, info := range infos {
-		views = append(views, u.view(info))
-	}
-	if err := u.elsewhereViews(ctx, views); err != nil {
-		return nil, "", err
-	}
-	all := views
-	views = views[:0]
-	for _, v := range all {
-		if f.State != "" && (v.Sandbox == nil || v.Sandbox.State != f.State) {
-			continue
-		}
-		views = append(views, v)
-	}
-	return views, next, nil
-}
-
 // ReleaseSandbox ends the thread's sandbox, if there is one, and forgets what it was; the files stay.
 func (u *Threads) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id string) error {
 	t, err := c.Thread(id)
@@ -168,31 +143,6 @@ func (u *Threads) releaseDeleted(ctx context.Context, c sandbox.Caller, t sandbo
 		return nil
 	}
 	return errors.Join(u.teardown.Retire(ctx, c, inst, sandbox.StatusKilled, "deleted"), u.specs.Forget(t))
-}
-
-// elsewhereViews adds to views the sandboxes that other replicas run.
-func (u *Threads) elsewhereViews(ctx context.Context, views []sandbox.ThreadView) error {
-	var absent []sandbox.Thread
-	for _, v := range views {
-		if v.Sandbox == nil {
-			absent = append(absent, v.Thread)
-		}
-	}
-	records, err := u.store.Sandboxes(ctx, absent)
-	if err != nil || len(records) == 0 {
-		return err
-	}
-	for i := range views {
-		if rec, ok := records[views[i].Thread]; ok && views[i].Sandbox == nil && u.lives(rec) {
-			views[i].Sandbox = &rec.Info
-		}
-	}
-	return nil
-}
-
-// lives reports whether a record is of a sandbox that another replica runs now. Ours are in the map.
-func (u *Threads) lives(rec store.SandboxRecord) bool {
-	return rec.Replica != u.peers.ID() && u.peers.Alive(rec.Replica)
 }
 
 // interpretersTimeout bounds the question which interpreters wait, which stands before the answer to a caller.

@@ -37,6 +37,7 @@ type Caller struct {
 	Capabilities []string // flat names that tools may require; sorted, none twice
 	Threads      []string // the only threads that the credential is good for: names, or "prefix*"; nil = all
 	Actor        string   // the user of the credential itself
+	MayActFor    bool     // the credential may name other users in On-Behalf-Of
 	KeyID        string   // the key, or the issuer's name for a token; "" when no credential is configured
 	Method       string   // ByNothing, ByKey or ByToken
 	RequestID    string
@@ -110,14 +111,6 @@ type AcquireOptions struct {
 	Capabilities []string
 	Mode         string        // "direct", "code", "auto" or ""
 	Wait         time.Duration // how long to wait for a starting sandbox; 0: until it is ready
-}
-
-// ThreadFilter selects threads of one owner.
-type ThreadFilter struct {
-	Labels map[string]string
-	State  State // "" = any, also threads without a sandbox
-	Limit  int
-	Cursor string
 }
 
 // DiskUsage is what a workspace holds.

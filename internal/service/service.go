@@ -47,7 +47,8 @@ type PluginUse struct {
 // Threads is what callers do with threads as such.
 type Threads interface {
 	Thread(ctx context.Context, c sandbox.Caller, thread string) (sandbox.ThreadView, error)
-	Threads(ctx context.Context, c sandbox.Caller, f sandbox.ThreadFilter) (items []sandbox.ThreadView, next string, err error)
+	// Threads lists the caller's threads. Those of other users are Forbidden to all but administrators.
+	Threads(ctx context.Context, c sandbox.Caller, f sandbox.ThreadFilter) (sandbox.ThreadList, error)
 	DeleteThread(ctx context.Context, c sandbox.Caller, thread string) error
 }
 
@@ -102,8 +103,8 @@ type Terminals interface {
 
 // Processes is what callers do with processes that outlived their execs.
 type Processes interface {
-	// Processes lists them, by their pids. It starts no sandbox; Conflict: it is paused.
-	Processes(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.LeftProcess, error)
+	// Processes lists them by their pids, with all those of running execs as well. It starts no sandbox; Conflict: it is paused.
+	Processes(ctx context.Context, c sandbox.Caller, thread string, all bool) ([]sandbox.Process, error)
 	// KillProcess ends one with all below it; NotFound when no exec of the thread left it.
 	KillProcess(ctx context.Context, c sandbox.Caller, thread string, pid int) error
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store/journal"
 )
 
 // approvalRecords are requests for approval, and what people granted.
@@ -78,13 +79,13 @@ func (s approvalRecords) AddApproval(ctx context.Context, a ApprovalRecord) erro
 		return sandbox.Wrap(sandbox.Internal, err, "the request for approval cannot be written")
 	}
 	p := a.place()
-	err = s.change(ctx, func(ctx context.Context) (entry, error) {
+	err = s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
 		full, err := addApprovalScript.Run(ctx, s.rdb, append(p.keys(), openApprovalsKey(a.Tenant)), p.field, text, a.openMember(),
 			a.User+":"+a.Thread, MaxOpenApprovalsThread, a.User, MaxOpenApprovalsUser, MaxOpenApprovals).Text()
 		if err == nil && full != "" {
-			return entry{}, sandbox.TooManyCalls("too many calls of this %s wait for an approval; decide some, or wait until they are denied", full)
+			return journal.Entry{}, sandbox.TooManyCalls("too many calls of this %s wait for an approval; decide some, or wait until they are denied", full)
 		}
-		return entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
+		return journal.Entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
 	})
 	if err != nil {
 		return err
@@ -205,12 +206,12 @@ func (s approvalRecords) replaceApproval(ctx context.Context, a ApprovalRecord, 
 	if !a.open() {
 		over = "over"
 	}
-	return s.change(ctx, func(ctx context.Context) (entry, error) {
+	return s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
 		done, err := changeApprovalScript.Run(ctx, s.rdb, append(p.keys(), openApprovalsKey(a.Tenant)), p.field, before, text, a.openMember(), over).Int()
 		if err == nil && done == 0 {
-			return entry{}, errOvertaken
+			return journal.Entry{}, errOvertaken
 		}
-		return entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
+		return journal.Entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
 	})
 }
 
@@ -354,12 +355,12 @@ func (s approvalRecords) SaveGrant(ctx context.Context, t sandbox.Thread, name s
 	if err != nil {
 		return err
 	}
-	return s.change(ctx, func(ctx context.Context) (entry, error) {
+	return s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
 		done, err := saveGrantScript.Run(ctx, s.rdb, []string{grantsKey(t)}, name, text, maxGrants).Int()
 		if err == nil && done == 0 {
-			return entry{}, sandbox.Errorf(sandbox.QuotaExceeded, "the thread has %d lasting approvals, its most: approve once", maxGrants)
+			return journal.Entry{}, sandbox.Errorf(sandbox.QuotaExceeded, "the thread has %d lasting approvals, its most: approve once", maxGrants)
 		}
-		return entry{Key: grantsKey(t), Field: name, Value: text}, failure(err)
+		return journal.Entry{Key: grantsKey(t), Field: name, Value: text}, failure(err)
 	})
 }
 
@@ -405,7 +406,7 @@ func (s approvalRecords) ForgetGrants(ctx context.Context, t sandbox.Thread) err
 }
 
 // reopen finds the open requests among what the journal has.
-func (e *embedded) reopen(en entry) {
+func (e *embedded) reopen(en journal.Entry) {
 	var a ApprovalRecord
 	if !strings.HasSuffix(en.Key, approvalsSuffix) || json.Unmarshal(en.Value, &a) != nil || !a.open() {
 		return

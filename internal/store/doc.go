@@ -6,7 +6,6 @@
 // package sandbox: Unavailable when Redis does not answer; an error of a write leaves open whether
 // it was done. A Store is safe for concurrent use.
 //
-// Locks: journal.mu is held over a change and its line, so that the file has the order of the changes.
-// embedded.mu guards the connections of the embedded state and the answers it remembers, and is taken
-// after journal.mu if at all.
+// Locks: embedded.mu guards the connections of the embedded state and the answers it remembers, and is taken
+// after the lock of the journal (package journal) if at all.
 package store

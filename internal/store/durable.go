@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store/journal"
 )
 
 // maxRecord bounds one durable record. What a record holds is bounded where it comes in; this is
@@ -53,9 +54,9 @@ func (s *conn) save(ctx context.Context, p place, v any) error {
 	if err != nil {
 		return err
 	}
-	return s.change(ctx, func(ctx context.Context) (entry, error) {
+	return s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
 		err := saveScript.Run(ctx, s.rdb, p.keys(), p.field, text).Err()
-		return entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
+		return journal.Entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
 	})
 }
 
@@ -125,38 +126,38 @@ func (s *conn) replace(ctx context.Context, p place, before string, v any) error
 	if s.isDurable(p, before, text) {
 		return nil
 	}
-	return s.change(ctx, func(ctx context.Context) (entry, error) {
+	return s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
 		done, err := replaceScript.Run(ctx, s.rdb, p.keys(), p.field, before, text).Int()
 		if err == nil && done == 0 {
-			return entry{}, errOvertaken
+			return journal.Entry{}, errOvertaken
 		}
-		return entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
+		return journal.Entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
 	})
 }
 
 // isDurable reports whether a record that the caller saw has a text, also on disk: a change that came into memory
 // while the disk was full is written by the next one.
 func (s *conn) isDurable(p place, before string, text []byte) bool {
-	return before == string(text) && (s.journal == nil || s.journal.has(entry{Key: p.key, Field: p.field, Value: text}))
+	return before == string(text) && (s.journal == nil || s.journal.Has(journal.Entry{Key: p.key, Field: p.field, Value: text}))
 }
 
 // remove takes a durable record away. A missing one is no error.
 func (s *conn) remove(ctx context.Context, p place) error {
-	return s.change(ctx, func(ctx context.Context) (entry, error) {
+	return s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
 		err := removeScript.Run(ctx, s.rdb, p.keys(), p.field).Err()
-		return entry{Key: p.key, Field: p.field, Index: p.index}, failure(err)
+		return journal.Entry{Key: p.key, Field: p.field, Index: p.index}, failure(err)
 	})
 }
 
 // change applies a durable change and journals it, in the same order for all.
-func (s *conn) change(ctx context.Context, apply func(context.Context) (entry, error)) error {
+func (s *conn) change(ctx context.Context, apply func(context.Context) (journal.Entry, error)) error {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	if s.journal == nil {
 		_, err := apply(ctx)
 		return err
 	}
-	return s.journal.change(ctx, apply)
+	return s.journal.Change(ctx, apply)
 }
 
 // nextUIDScript answers 0 when there is no counter, unless ARGV[3] is "make".
@@ -211,29 +212,29 @@ func (s *Store) CheckUIDs(ctx context.Context) error {
 	if highest == 0 {
 		return nil
 	}
-	return s.change(ctx, func(ctx context.Context) (entry, error) {
+	return s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
 		last, err := raiseUIDScript.Run(ctx, s.rdb, []string{uidKey}, uidField, highest).Int()
 		if err != nil {
-			return entry{}, failure(err)
+			return journal.Entry{}, failure(err)
 		}
 		text, err := json.Marshal(last)
-		return entry{Key: uidKey, Field: uidField, Value: text}, err
+		return journal.Entry{Key: uidKey, Field: uidField, Value: text}, err
 	})
 }
 
 func (s *Store) nextUID(ctx context.Context, min int, make string) (int, error) {
 	var uid int
-	err := s.change(ctx, func(ctx context.Context) (entry, error) {
+	err := s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
 		var err error
 		uid, err = nextUIDScript.Run(ctx, s.rdb, []string{uidKey}, uidField, min, make).Int()
 		if err != nil {
-			return entry{}, failure(err)
+			return journal.Entry{}, failure(err)
 		}
 		if uid == 0 {
-			return entry{}, errNoCounter
+			return journal.Entry{}, errNoCounter
 		}
 		text, err := json.Marshal(uid)
-		return entry{Key: uidKey, Field: uidField, Value: text}, err
+		return journal.Entry{Key: uidKey, Field: uidField, Value: text}, err
 	})
 	if err != nil {
 		return 0, err

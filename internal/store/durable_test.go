@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store/journal"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
 
@@ -51,7 +52,7 @@ func TestJournalSurvivesRestart(t *testing.T) {
 		if got.Labels["a"] != "2" || !got.CreatedAt.Equal(t0) {
 			t.Errorf("got %+v", got)
 		}
-		items, _, err := s.Threads(ctx, ann, nil, 0, "")
+		items, _, err := s.ThreadPage(ctx, ThreadQuery{Owner: ann}, "", 100)
 		must(t, err)
 		if len(items) != 1 || items[0].ID != "main" {
 			t.Errorf("threads %+v", items)
@@ -129,12 +130,12 @@ func TestJournalCompactsWhileOpen(t *testing.T) {
 	wg.Wait()
 	info, err := os.Stat(o.Journal)
 	must(t, err)
-	if info.Size() > compactAt+1<<20 {
+	if info.Size() > journal.CompactAt+1<<20 {
 		t.Errorf("the journal has %d bytes; 48 MB were written to it, 800 KB live", info.Size())
 	}
 	must(t, s.Close())
 	s = open(t, o)
-	if items, _, err := s.Threads(ctx, ann, nil, 0, ""); err != nil || len(items) != 4 {
+	if items, _, err := s.ThreadPage(ctx, ThreadQuery{Owner: ann}, "", 100); err != nil || len(items) != 4 {
 		t.Errorf("%d threads, %v", len(items), err)
 	}
 }

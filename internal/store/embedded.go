@@ -9,6 +9,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/skerry-sandbox/skerry/internal/store/journal"
 )
 
 const (
@@ -138,9 +140,10 @@ func (e *embedded) serve(c net.Conn) error {
 }
 
 // load puts a record of the journal in place.
-func (e *embedded) load(en entry) {
+func (e *embedded) load(en journal.Entry) {
 	e.mini.HSet(en.Key, en.Field, string(en.Value))
 	if en.Index != "" {
 		_, _ = e.mini.ZAdd(en.Index, 0, en.Field) // fails only on a key of another type
+		e.loadActivity(en)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store/journal"
 )
 
 // keyRecords are the keys of callers.
@@ -88,12 +89,12 @@ func (s keyRecords) KeyUsed(ctx context.Context, tenant, id string, at time.Time
 	if err != nil {
 		return err
 	}
-	err = s.change(ctx, func(ctx context.Context) (entry, error) {
+	err = s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
 		done, err := keyUsedScript.Run(ctx, s.rdb, []string{tenantKeysKey(tenant), keyUsesKey(tenant)}, id, text).Int()
 		if err == nil && done == 0 {
-			return entry{}, errNoKey
+			return journal.Entry{}, errNoKey
 		}
-		return entry{Key: keyUsesKey(tenant), Field: id, Value: text}, failure(err)
+		return journal.Entry{Key: keyUsesKey(tenant), Field: id, Value: text}, failure(err)
 	})
 	if errors.Is(err, errNoKey) {
 		return nil

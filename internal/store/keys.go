@@ -13,7 +13,9 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	key                                      type    TTL      holds; rebuilt from
 //	skerry:{T}:threads:U                     hash    -        durable. thread id -> JSON of sandbox.ThreadInfo; the workspace folders (labels are lost)
 //	skerry:{T}:threads:U:index               zset    -        durable. thread ids, score 0, for paging by name; with the hash above
-//	skerry:{T}:touched:U                     hash    -        thread id -> last activity, Unix ms; the LastActiveAt of the thread's record
+//	skerry:{T}:active:U                      zset    -        thread ids, score the last activity in Unix ms; the LastActiveAt of the thread's record
+//	skerry:{T}:active                        zset    -        U:THREAD, the same of all threads of the tenant; likewise
+//	skerry:{T}:active:                       string  -        1: both have the threads that were there before servers kept them; the next list
 //	skerry:{T}:sandbox:U:THREAD              hash    -        id, record (JSON of SandboxRecord); the labels of the driver
 //	skerry:{T}:lease:U:THREAD                hash    lease    owner, token, state (own, deleting); taken again by the server that runs the sandbox
 //	skerry:{T}:fence                         string  -        last fencing token; the clock (tokens are at least its microseconds)
@@ -72,7 +74,12 @@ func threadsKey(o sandbox.Owner) string { return "skerry:{" + o.Tenant + "}:thre
 
 func threadIndexKey(o sandbox.Owner) string { return threadsKey(o) + ":index" }
 
-func touchedKey(o sandbox.Owner) string { return "skerry:{" + o.Tenant + "}:touched:" + o.User }
+func activeKey(o sandbox.Owner) string { return tenantActiveKey(o.Tenant) + ":" + o.User }
+
+func tenantActiveKey(tenant string) string { return "skerry:{" + tenant + "}:active" }
+
+// activeBuiltKey is that of a user without a name, which nobody has.
+func activeBuiltKey(tenant string) string { return tenantActiveKey(tenant) + ":" }
 
 func sandboxKey(t sandbox.Thread) string {
 	return "skerry:{" + t.Tenant + "}:sandbox:" + t.User + ":" + t.ID

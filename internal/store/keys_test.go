@@ -18,7 +18,7 @@ func TestKeysAreListed(t *testing.T) {
 	o := sandbox.Owner{Tenant: "T", User: "U"}
 	thread := sandbox.Thread{Owner: o, ID: "THREAD"}
 	made := map[string]string{
-		"threadsKey": threadsKey(o), "threadIndexKey": threadIndexKey(o), "touchedKey": touchedKey(o), "sandboxKey": sandboxKey(thread),
+		"threadsKey": threadsKey(o), "threadIndexKey": threadIndexKey(o), "activeKey": activeKey(o), "tenantActiveKey": tenantActiveKey("T"), "activeBuiltKey": activeBuiltKey("T"), "sandboxKey": sandboxKey(thread),
 		"leaseKey": leaseKey(thread), "fenceKey": fenceKey("T"), "tenantKeysKey": tenantKeysKey("T"), "tenantSecretsKey": tenantSecretsKey("T"),
 		"pinnedServersKey": pinnedServersKey, "packKeysKey": packKeysKey, "toolPinsKey": pinnedServersKey + ":ID", "packStreamsKey": packStreamsKey, "packLeasesKey": packLeasesKey, "packEpochKey": packEpochKey, "skillStreamsKey": skillStreamsKey("REPLICA"), "secretTenantsKey": secretTenantsKey, "secretVersionKey": secretVersionKey,
 		"keyUsesKey": keyUsesKey("T"), "keyHashesKey": keyHashesKey, "keysChannel": keysChannel, "uidKey": uidKey, "poolKey": poolKey("TEMPLATE"),

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store/journal"
 )
 
 // counters are what the limits count.
@@ -336,18 +337,11 @@ func (s counters) Count(ctx context.Context, tenant, day, server string, batch u
 	for i := 0; i+1 < len(now); i += 2 {
 		latest[now[i]] = now[i+1]
 	}
+	entries := make([]journal.Entry, 0, len(latest))
 	for field, value := range latest {
-		err := s.journal.applyAndAppend(ctx, func(context.Context) (entry, error) {
-			return entry{Key: keys[0], Field: field, Value: json.RawMessage(value)}, nil
-		})
-		if err != nil {
-			return err
-		}
+		entries = append(entries, journal.Entry{Key: keys[0], Field: field, Value: json.RawMessage(value)})
 	}
-	if err := s.journal.sync.Wait(ctx); err != nil {
-		return sandbox.Wrap(sandbox.Unavailable, err, "the state journal cannot be written")
-	}
-	return nil
+	return s.journal.Append(ctx, entries)
 }
 
 // Usage returns the counts of a tenant's days, each written 20060102: of these scopes, or of all when there are none.

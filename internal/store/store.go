@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store/journal"
 )
 
 // callTimeout bounds one call: long enough for a failover's hiccup, short enough that a request that needs
@@ -53,8 +54,8 @@ type Store struct {
 // conn is the connection that the parts share.
 type conn struct {
 	rdb      redis.UniversalClient
-	embedded *embedded // nil with a Redis of its own
-	journal  *journal  // nil unless embedded with a file
+	embedded *embedded        // nil with a Redis of its own
+	journal  *journal.Journal // nil unless embedded with a file
 
 	highestUID func() (int, error) // of Options, as the next two
 	replica    string
@@ -100,14 +101,14 @@ func openEmbedded(ctx context.Context, o Options) (*Store, error) {
 	if o.Journal == "" {
 		return s, nil
 	}
-	j, entries, err := openJournal(o.Journal, o.Log)
+	j, entries, err := journal.Open(o.Journal, o.Log)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.journal = j
 	for _, en := range entries {
 		if oldUsage(en.Key, time.Now()) {
-			j.drop(en)
+			j.Drop(en)
 			continue
 		}
 		e.load(en)
@@ -127,7 +128,7 @@ func (s *Store) Close() error {
 			s.embedded.close()
 		}
 		if s.journal != nil {
-			err = errors.Join(err, s.journal.close())
+			err = errors.Join(err, s.journal.Close())
 		}
 		s.closed = err
 	})
@@ -142,7 +143,7 @@ func (s *Store) Ping(ctx context.Context) error {
 		return failure(err)
 	}
 	if s.journal != nil {
-		return s.journal.healthy()
+		return s.journal.Healthy()
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (h *house) Thread(_ context.Context, _ sandbox.Caller, id string) (sandbox.
 	return v, nil
 }
 
-func (h *house) Threads(_ context.Context, _ sandbox.Caller, f sandbox.ThreadFilter) (out []sandbox.ThreadView, next string, err error) {
+func (h *house) Threads(_ context.Context, _ sandbox.Caller, f sandbox.ThreadFilter) (out sandbox.ThreadList, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, v := range h.threads {
@@ -95,10 +95,10 @@ func (h *house) Threads(_ context.Context, _ sandbox.Caller, f sandbox.ThreadFil
 			fits = fits && v.Labels[k] == want
 		}
 		if fits {
-			out = append(out, v)
+			out.Items = append(out.Items, v)
 		}
 	}
-	return out, "", nil
+	return out, nil
 }
 
 func (h *house) DeleteThread(_ context.Context, _ sandbox.Caller, id string) error {

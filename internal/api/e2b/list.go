@@ -66,11 +66,11 @@ func (a control) list(w http.ResponseWriter, r *http.Request, q request) error {
 func (a control) listed(ctx context.Context, q request, lq *listQuery) ([]sandboxView, error) {
 	out, seen := []sandboxView{}, 0
 	for filter := (sandbox.ThreadFilter{Labels: lq.labels, Limit: listStep}); ; {
-		items, next, err := a.o.Threads.Threads(ctx, q.caller, filter)
+		list, err := a.o.Threads.Threads(ctx, q.caller, filter)
 		if err != nil {
 			return nil, err
 		}
-		for _, v := range items {
+		for _, v := range list.Items {
 			if over(v) {
 				go a.known.end(request{caller: q.caller, thread: v.ID})
 				continue
@@ -79,13 +79,13 @@ func (a control) listed(ctx context.Context, q request, lq *listQuery) ([]sandbo
 				out = append(out, s)
 			}
 		}
-		if seen += len(items); next == "" {
+		if seen += len(list.Items); list.Next == "" {
 			return out, nil
 		}
 		if seen >= maxListed {
 			return nil, sandbox.Errorf(sandbox.QuotaExceeded, "there are more than %d sandboxes: list them by metadata", maxListed)
 		}
-		filter.Cursor = next
+		filter.Cursor = list.Next
 	}
 }
 

@@ -1,4 +1,4 @@
-package store
+package journal
 
 import (
 	"bufio"
@@ -16,35 +16,39 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/groupcommit"
 )
 
-// compactAt is the size from which a journal that is mostly history is written anew.
-const compactAt = 16 << 20
+// applyTimeout bounds one change in memory.
+const applyTimeout = 2 * time.Second
 
-// entry is one line of the journal: the last value of a durable record, or that it is gone.
-type entry struct {
+// CompactAt is the size from which a journal that is mostly history is written anew.
+const CompactAt = 16 << 20
+
+// Entry is one line of the journal: the last value of a durable record, or that it is gone.
+type Entry struct {
 	Key   string          `json:"k"`
 	Field string          `json:"f"`
 	Index string          `json:"i,omitempty"`
 	Value json.RawMessage `json:"v,omitempty"` // none = removed
 }
 
-func (e entry) id() string { return e.Key + "\x00" + e.Field }
+func (e Entry) id() string { return e.Key + "\x00" + e.Field }
 
-// living is an entry that is not history, with the length of its line.
+// living is an Entry that is not history, with the length of its line.
 type living struct {
-	entry
+	Entry
 	bytes int64
 }
 
-// journal is the file behind the embedded state: one JSON object a line, appended, fsynced before a
-// change is acknowledged. A lock file beside it keeps a second process out; it is a file of its own
+// Journal is the file behind the embedded state: one JSON object a line, appended, fsynced before a
+// Change is acknowledged. A lock file beside it keeps a second process out; it is a file of its own
 // because compaction replaces the journal.
-type journal struct {
+type Journal struct {
 	path string
 	log  *slog.Logger
 	lock *lockedfile.FileLock
@@ -58,8 +62,8 @@ type journal struct {
 	broken error // set when the file is in a state that cannot be appended to
 }
 
-// openJournal reads the journal, writes it anew without its history, and returns its records.
-func openJournal(path string, log *slog.Logger) (*journal, []entry, error) {
+// Open reads the journal, writes it anew without its history, and returns its records.
+func Open(path string, log *slog.Logger) (*Journal, []Entry, error) {
 	lock, err := lockedfile.TryLock(path + ".lock")
 	if errors.Is(err, lockedfile.ErrBusy) {
 		return nil, nil, sandbox.Wrap(sandbox.Conflict, err, "another server uses this data folder")
@@ -67,7 +71,7 @@ func openJournal(path string, log *slog.Logger) (*journal, []entry, error) {
 	if err != nil {
 		return nil, nil, sandbox.Wrap(sandbox.Unavailable, err, "the state journal cannot be opened")
 	}
-	j := &journal{path: path, log: log, lock: lock, live: map[string]living{}}
+	j := &Journal{path: path, log: log, lock: lock, live: map[string]living{}}
 	if err := j.read(); err != nil {
 		_ = lock.Unlock()
 		return nil, nil, sandbox.Wrap(sandbox.Unavailable, err, "the state journal cannot be read")
@@ -77,16 +81,16 @@ func openJournal(path string, log *slog.Logger) (*journal, []entry, error) {
 		return nil, nil, sandbox.Wrap(sandbox.Unavailable, err, "the state journal cannot be written")
 	}
 	j.sync = groupcommit.New(j.fsync)
-	entries := make([]entry, 0, len(j.live))
+	entries := make([]Entry, 0, len(j.live))
 	for _, l := range j.live {
-		entries = append(entries, l.entry)
+		entries = append(entries, l.Entry)
 	}
 	return j, entries, nil
 }
 
 // read fills live. A last line without its end was never acknowledged and is dropped. Any other line that
 // cannot be read is damage. A state with holes, where revoked keys would be valid again, is worse than none.
-func (j *journal) read() error {
+func (j *Journal) read() error {
 	f, err := os.Open(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -107,7 +111,7 @@ func (j *journal) read() error {
 		if err != nil {
 			return err
 		}
-		var e entry
+		var e Entry
 		if err := json.Unmarshal(line, &e); err != nil || e.Key == "" {
 			// Blocks that a power cut left unwritten read as zeros up to the end of the file.
 			if rest, err := io.ReadAll(r); err == nil && len(bytes.Trim(append(line, rest...), "\x00\n")) == 0 {
@@ -121,36 +125,36 @@ func (j *journal) read() error {
 }
 
 // keep updates live.
-func (j *journal) keep(e entry, bytes int64) {
+func (j *Journal) keep(e Entry, bytes int64) {
 	id := e.id()
 	j.alive -= j.live[id].bytes
 	if e.Value == nil {
 		delete(j.live, id)
 		return
 	}
-	j.live[id] = living{entry: e, bytes: bytes}
+	j.live[id] = living{Entry: e, bytes: bytes}
 	j.alive += bytes
 }
 
-// has reports whether the journal has a record with this value.
-func (j *journal) has(e entry) bool {
+// Has reports whether the journal has a record with this value.
+func (j *Journal) Has(e Entry) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return bytes.Equal(j.live[e.id()].Value, e.Value)
 }
 
-// drop forgets a record: it is gone from the file when that is next made smaller.
-func (j *journal) drop(e entry) {
+// Drop forgets a record: it is gone from the file when that is next made smaller.
+func (j *Journal) Drop(e Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.keep(entry{Key: e.Key, Field: e.Field}, 0)
+	j.keep(Entry{Key: e.Key, Field: e.Field}, 0)
 }
 
 // compact replaces the file by one with live only, and leaves it open for appending.
-func (j *journal) compact() error {
+func (j *Journal) compact() error {
 	var buf bytes.Buffer
 	for _, id := range slices.Sorted(maps.Keys(j.live)) {
-		line, err := json.Marshal(j.live[id].entry)
+		line, err := json.Marshal(j.live[id].Entry)
 		if err != nil {
 			return err
 		}
@@ -176,14 +180,28 @@ func (j *journal) compact() error {
 	return lockedfile.SyncDir(filepath.Dir(j.path))
 }
 
-// change runs apply, appends what it did, and waits until that is on disk. A caller that goes away
+// Change runs apply, appends what it did, and waits until that is on disk. A caller that goes away
 // ends the wait, but does not part what is done in memory from what is written.
-func (j *journal) change(ctx context.Context, apply func(context.Context) (entry, error)) error {
-	applying, cancel := deadline(context.WithoutCancel(ctx))
+func (j *Journal) Change(ctx context.Context, apply func(context.Context) (Entry, error)) error {
+	applying, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 	defer cancel()
 	if err := j.applyAndAppend(applying, apply); err != nil {
 		return err
 	}
+	return j.wait(ctx)
+}
+
+// Append journals changes that are applied already.
+func (j *Journal) Append(ctx context.Context, entries []Entry) error {
+	for _, e := range entries {
+		if err := j.applyAndAppend(ctx, func(context.Context) (Entry, error) { return e, nil }); err != nil {
+			return err
+		}
+	}
+	return j.wait(ctx)
+}
+
+func (j *Journal) wait(ctx context.Context) error {
 	switch err := j.sync.Wait(ctx); {
 	case err == nil:
 		return nil
@@ -194,7 +212,7 @@ func (j *journal) change(ctx context.Context, apply func(context.Context) (entry
 	}
 }
 
-func (j *journal) applyAndAppend(ctx context.Context, apply func(context.Context) (entry, error)) error {
+func (j *Journal) applyAndAppend(ctx context.Context, apply func(context.Context) (Entry, error)) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.broken != nil {
@@ -218,7 +236,7 @@ func (j *journal) applyAndAppend(ctx context.Context, apply func(context.Context
 	}
 	j.size += int64(len(line))
 	j.keep(e, int64(len(line)))
-	if j.size > compactAt && j.size > 4*j.alive {
+	if j.size > CompactAt && j.size > 4*j.alive {
 		if err := j.compact(); err != nil {
 			j.log.Warn("the state journal cannot be made smaller", "error", err)
 		}
@@ -226,7 +244,8 @@ func (j *journal) applyAndAppend(ctx context.Context, apply func(context.Context
 	return nil
 }
 
-func (j *journal) healthy() error {
+// Healthy reports why the journal cannot be written any more.
+func (j *Journal) Healthy() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.broken != nil {
@@ -235,7 +254,7 @@ func (j *journal) healthy() error {
 	return nil
 }
 
-func (j *journal) fsync() error {
+func (j *Journal) fsync() error {
 	j.mu.Lock()
 	f := j.f
 	j.mu.Unlock()
@@ -250,7 +269,8 @@ func (j *journal) fsync() error {
 	return err
 }
 
-func (j *journal) close() error {
+// Close writes what is left, and closes the file.
+func (j *Journal) Close() error {
 	err := j.sync.Close()
 	j.mu.Lock()
 	defer j.mu.Unlock()

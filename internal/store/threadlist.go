@@ -1,0 +1,362 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store/journal"
+)
+
+// MaxThreads is the longest page of threads.
+const MaxThreads = 1000
+
+// ThreadQuery says which threads are listed, and in which order.
+type ThreadQuery struct {
+	Owner sandbox.Owner // without a user: all of the tenant, which needs Latest
+	// Latest lists by the last activity, the latest first, instead of by id.
+	Latest bool
+	// From and To bound the last activity of a list that is Latest; zero: they do not.
+	From, To time.Time
+}
+
+// ListedThread is a thread of a list.
+type ListedThread struct {
+	sandbox.ThreadInfo
+	Cursor string // the list goes on behind it
+}
+
+// activeMember names a thread among those of its tenant.
+func activeMember(t sandbox.Thread) string { return t.User + ":" + t.ID }
+
+// threadsScript answers three lists of the same length: ids, records, times of activity. What is
+// missing is an empty string.
+var threadsScript = redis.NewScript(`
+local ids = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], '+', 'LIMIT', 0, ARGV[2])
+if #ids == 0 then return {{}, {}, {}} end
+local records = redis.call('HMGET', KEYS[2], unpack(ids))
+local active = {}
+for i = 1, #ids do
+  if not records[i] then records[i] = '' end
+  active[i] = redis.call('ZSCORE', KEYS[3], ids[i]) or ''
+end
+return {ids, records, active}`)
+
+// latestScript answers the members behind a place, the one with the highest score first, and their scores. The place is
+// ARGV[1] and ARGV[2], a score and a member, which may have moved or gone since; without a member it is the highest
+// score that is wanted, or nothing.
+var latestScript = redis.NewScript(`
+local from = 0
+if ARGV[2] ~= '' then
+  local now = redis.call('ZSCORE', KEYS[1], ARGV[2])
+  if now and tonumber(now) == tonumber(ARGV[1]) then
+    from = redis.call('ZREVRANK', KEYS[1], ARGV[2]) + 1
+  else
+    from = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[1], '+inf')
+    local to = from + redis.call('ZCOUNT', KEYS[1], ARGV[1], ARGV[1])
+    while from < to do
+      local mid = math.floor((from + to) / 2)
+      if redis.call('ZREVRANGE', KEYS[1], mid, mid)[1] >= ARGV[2] then from = mid + 1 else to = mid end
+    end
+  end
+elseif ARGV[1] ~= '' then
+  from = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[1], '+inf')
+end
+local rows = redis.call('ZREVRANGE', KEYS[1], from, from + ARGV[3] - 1, 'WITHSCORES')
+local members, scores = {}, {}
+for i = 1, #rows, 2 do
+  members[#members + 1] = rows[i]
+  scores[#scores + 1] = rows[i + 1]
+end
+return {members, scores}`)
+
+// ThreadPage reads the next threads of a list, count of them at most. cursor is "" or that of a thread. next is the cursor
+// behind the page, "" at the end of the list. A page may be shorter than count, even empty, and have a next.
+func (s threadRecords) ThreadPage(ctx context.Context, q ThreadQuery, cursor string, count int) (page []ListedThread, next string, err error) {
+	if err := q.check(); err != nil {
+		return nil, "", err
+	}
+	if q.Latest {
+		if err := s.buildActivity(ctx, q.Owner.Tenant); err != nil {
+			return nil, "", err
+		}
+		return s.latest(ctx, q, cursor, count)
+	}
+	if cursor != "" && sandbox.CheckThreadID(cursor) != nil {
+		return nil, "", errCursor
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	from := "-"
+	if cursor != "" {
+		from = "(" + cursor
+	}
+	lists, err := threadsScript.Run(ctx, s.rdb, []string{threadIndexKey(q.Owner), threadsKey(q.Owner), activeKey(q.Owner)}, from, count+1).Slice()
+	if err != nil {
+		return nil, "", failure(err)
+	}
+	var cols [3][]string
+	for i := range cols {
+		if cols[i], err = stringList(lists, i); err != nil {
+			return nil, "", err
+		}
+	}
+	n := min(len(cols[0]), count)
+	for i := range n {
+		if cols[1][i] == "" {
+			continue // deleted between two commands of a client that knows no script
+		}
+		info, err := threadInfo(cols[1][i], score(cols[2][i]))
+		if err != nil {
+			return nil, "", err
+		}
+		page = append(page, ListedThread{ThreadInfo: info, Cursor: info.ID})
+	}
+	if len(cols[0]) > n {
+		next = cols[0][n-1]
+	}
+	return page, next, nil
+}
+
+var errCursor = sandbox.Errorf(sandbox.Invalid, "cursor: use next_cursor of an earlier answer")
+
+func (q ThreadQuery) check() error {
+	if q.Owner.User == "" && q.Latest {
+		return sandbox.CheckOwnerName("tenant", q.Owner.Tenant)
+	}
+	return checkOwner(q.Owner)
+}
+
+// ThreadCount returns how many threads an owner has, or without a user its tenant.
+func (s threadRecords) ThreadCount(ctx context.Context, o sandbox.Owner) (int64, error) {
+	if err := (ThreadQuery{Owner: o, Latest: true}).check(); err != nil {
+		return 0, err
+	}
+	key := threadIndexKey(o)
+	if o.User == "" {
+		if err := s.buildActivity(ctx, o.Tenant); err != nil {
+			return 0, err
+		}
+		key = tenantActiveKey(o.Tenant)
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	n, err := s.rdb.ZCard(ctx, key).Result()
+	return n, failure(err)
+}
+
+// latest is ThreadPage for a list by activity. A cursor is the time in ms, a dot, and the member of the list.
+func (s threadRecords) latest(ctx context.Context, q ThreadQuery, cursor string, count int) (page []ListedThread, next string, err error) {
+	at, member, err := q.place(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	key := tenantActiveKey(q.Owner.Tenant)
+	if q.Owner.User != "" {
+		key = activeKey(q.Owner)
+	}
+	lists, err := latestScript.Run(ctx, s.rdb, []string{key}, at, member, count+1).Slice()
+	if err != nil {
+		return nil, "", failure(err)
+	}
+	members, err := stringList(lists, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	scores, err := stringList(lists, 1)
+	if err != nil || len(scores) != len(members) {
+		return nil, "", errShape
+	}
+	found := make([]ListedThread, 0, count)
+	for i, m := range members {
+		ms := score(scores[i])
+		if !q.From.IsZero() && ms < q.From.UnixMilli() {
+			break
+		}
+		if i == count {
+			next = found[i-1].Cursor // count is at least 1
+			break
+		}
+		t := sandbox.Thread{Owner: q.Owner, ID: m}
+		if q.Owner.User == "" {
+			t.User, t.ID, _ = strings.Cut(m, ":")
+		}
+		found = append(found, ListedThread{ThreadInfo: sandbox.ThreadInfo{Thread: t, LastActiveAt: time.UnixMilli(ms)}, Cursor: strconv.FormatInt(ms, 10) + "." + m})
+	}
+	page, err = s.readListed(ctx, found)
+	return page, next, err
+}
+
+// place is where a list by activity goes on: behind a time and a member of it, or at a time.
+func (q ThreadQuery) place(cursor string) (at, member string, err error) {
+	if cursor == "" {
+		if !q.To.IsZero() {
+			at = strconv.FormatInt(q.To.UnixMilli(), 10)
+		}
+		return at, "", nil
+	}
+	at, member, _ = strings.Cut(cursor, ".")
+	user, id, ok := strings.Cut(member, ":")
+	if q.Owner.User != "" {
+		user, id, ok = q.Owner.User, member, true
+	}
+	ms, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || ms < 0 || ms > 1<<52 || !ok || checkThread(sandbox.Thread{Owner: sandbox.Owner{Tenant: q.Owner.Tenant, User: user}, ID: id}) != nil {
+		return "", "", errCursor
+	}
+	return strconv.FormatInt(ms, 10), member, nil
+}
+
+// readListed reads the records of listed threads, of each user at once. Those that are gone are left out.
+func (s threadRecords) readListed(ctx context.Context, found []ListedThread) ([]ListedThread, error) {
+	users := map[sandbox.Owner][]int{}
+	for i, t := range found {
+		users[t.Owner] = append(users[t.Owner], i)
+	}
+	if len(users) == 0 {
+		return nil, nil
+	}
+	read := map[sandbox.Owner]*redis.SliceCmd{}
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for o, at := range users {
+			ids := make([]string, len(at))
+			for n, i := range at {
+				ids[n] = found[i].ID
+			}
+			read[o] = p.HMGet(ctx, threadsKey(o), ids...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, failure(err)
+	}
+	kept := make([]bool, len(found))
+	for o, at := range users {
+		for n, record := range read[o].Val() {
+			text, ok := record.(string)
+			if !ok {
+				continue
+			}
+			i := at[n]
+			if found[i].ThreadInfo, err = threadInfo(text, found[i].LastActiveAt.UnixMilli()); err != nil {
+				return nil, err
+			}
+			kept[i] = true
+		}
+	}
+	page := found[:0]
+	for i, t := range found {
+		if kept[i] {
+			page = append(page, t)
+		}
+	}
+	return page, nil
+}
+
+// score reads a time of activity; 0: there is none.
+func score(text string) int64 {
+	ms, err := strconv.ParseFloat(text, 64)
+	if err != nil || ms < 0 || ms > 1<<52 {
+		return 0
+	}
+	return int64(ms)
+}
+
+// buildTimeout bounds buildActivity, which reads the threads of a whole tenant once.
+const buildTimeout = time.Minute
+
+// buildActivity lists by activity the threads that servers made before they kept such lists. Once in the life of a Redis.
+func (s threadRecords) buildActivity(ctx context.Context, tenant string) error {
+	if s.embedded != nil { // its threads come from the journal, with their activity
+		return nil
+	}
+	short, cancel := deadline(ctx)
+	defer cancel()
+	if n, err := s.rdb.Exists(short, activeBuiltKey(tenant)).Result(); err != nil || n > 0 {
+		return failure(err)
+	}
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), buildTimeout)
+	defer cancel()
+	node := s.rdb
+	if c, ok := s.rdb.(*redis.ClusterClient); ok { // all keys of a tenant are in one place
+		master, err := c.MasterForKey(ctx, activeBuiltKey(tenant))
+		if err != nil {
+			return failure(err)
+		}
+		node = master
+	}
+	prefix := threadsKey(sandbox.Owner{Tenant: tenant}) // no character of it is special in a pattern of Redis
+	keys := node.ScanType(ctx, 0, prefix+"*", 1000, "hash").Iterator()
+	for keys.Next(ctx) {
+		if err := s.buildActivityOf(ctx, sandbox.Owner{Tenant: tenant, User: strings.TrimPrefix(keys.Val(), prefix)}); err != nil {
+			return err
+		}
+	}
+	if err := keys.Err(); err != nil {
+		return failure(err)
+	}
+	return failure(s.rdb.Set(ctx, activeBuiltKey(tenant), 1, 0).Err())
+}
+
+func (s threadRecords) buildActivityOf(ctx context.Context, o sandbox.Owner) error {
+	records := s.rdb.HScan(ctx, threadsKey(o), 0, "", 500).Iterator()
+	own, all := make([]redis.Z, 0, 500), make([]redis.Z, 0, 500)
+	flush := func() error {
+		if len(own) == 0 {
+			return nil
+		}
+		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			p.ZAddNX(ctx, activeKey(o), own...)
+			p.ZAddNX(ctx, tenantActiveKey(o.Tenant), all...)
+			return nil
+		})
+		own, all = own[:0], all[:0]
+		return failure(err)
+	}
+	for records.Next(ctx) {
+		id := records.Val()
+		if !records.Next(ctx) {
+			break
+		}
+		info, err := threadInfo(records.Val(), 0)
+		if err != nil {
+			return err
+		}
+		at := float64(info.LastActiveAt.UnixMilli())
+		own = append(own, redis.Z{Score: at, Member: id})
+		all = append(all, redis.Z{Score: at, Member: activeMember(sandbox.Thread{Owner: o, ID: id})})
+		if len(own) == cap(own) {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := records.Err(); err != nil {
+		return failure(err)
+	}
+	return flush()
+}
+
+// loadActivity does for a thread of the journal what noteActivity does.
+func (e *embedded) loadActivity(en journal.Entry) {
+	rest, ok := strings.CutPrefix(en.Index, "skerry:{")
+	tenant, rest, _ := strings.Cut(rest, "}:threads:")
+	user, ok2 := strings.CutSuffix(rest, ":index")
+	t := sandbox.Thread{Owner: sandbox.Owner{Tenant: tenant, User: user}, ID: en.Field}
+	if !ok || !ok2 || checkThread(t) != nil {
+		return
+	}
+	info, err := threadInfo(string(en.Value), 0)
+	if err != nil {
+		return // who reads the thread is told
+	}
+	at := float64(info.LastActiveAt.UnixMilli())
+	_, _ = e.mini.ZAdd(activeKey(t.Owner), at, t.ID) // fails only on a key of another type
+	_, _ = e.mini.ZAdd(tenantActiveKey(tenant), at, activeMember(t))
+}
