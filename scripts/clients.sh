@@ -32,6 +32,8 @@ python3 scripts/compatibility.py # docs/compatibility.md says what is pinned
 
 # Not bin/: another tier may build there at the same time.
 CGO_ENABLED=0 go build -trimpath -o "$work/bin/" ./cmd/skerry ./cmd/skerry-sandboxd
+# The commands that ask a server are also for people on other systems.
+for os in darwin windows; do GOOS=$os CGO_ENABLED=0 go build -o /dev/null ./cmd/skerry; done
 mkdir -m 711 "$work/data"
 mkdir -m 755 "$work/shared"
 python3 - "$SKERRY_CACHE" "$work" >"$work/data/extensions_config.json" <<'EOF'
