@@ -405,28 +405,28 @@ func invalid(err error) error {
 	return &sandbox.Error{Kind: sandbox.Invalid, Detail: "the rules are wrong: " + problems.Error(), Fields: fields}
 }
 
-// Try decides a sample by other rules than the ones in force. They replace the server's, or with a tenant
-// its own. "" means the rules in force.
-func (e *Engine) Try(ctx context.Context, tenant, text string, r Request) (Decision, error) {
+// With returns what decides with other rules than the ones in force. They replace the server's, or with a tenant its
+// own. "" means the rules in force.
+func (e *Engine) With(tenant, text string) (*Set, error) {
 	set := e.set.Load()
-	if text != "" {
-		rules, err := Parse([]byte(text))
-		if err == nil && tenant != "" {
-			err = rules.CheckTenant()
-		}
-		if err != nil {
-			return Decision{}, invalid(err)
-		}
-		other := *set
-		if tenant == "" {
-			other.Global = rules
-		} else {
-			other.Tenants = maps.Clone(set.Tenants)
-			other.Tenants[tenant] = rules
-		}
-		set = &other
+	if text == "" {
+		return set, nil
 	}
-	return set.Decide(ctx, r), nil
+	rules, err := Parse([]byte(text))
+	if err == nil && tenant != "" {
+		err = rules.CheckTenant()
+	}
+	if err != nil {
+		return nil, invalid(err)
+	}
+	other := *set
+	if tenant == "" {
+		other.Global = rules
+	} else {
+		other.Tenants = maps.Clone(set.Tenants)
+		other.Tenants[tenant] = rules
+	}
+	return &other, nil
 }
 
 // Decide decides by the rules in force.

@@ -207,11 +207,15 @@ func TestTry(t *testing.T) {
 		tenant, text string
 		want         Effect
 	}{{"", "", Allow}, {"", denyAll, Deny}, {"acme", denyX, Deny}, {"other", denyX, Allow}} {
-		if d, err := e.Try(context.Background(), c.tenant, c.text, r); err != nil || d.Effect() != c.want {
-			t.Errorf("%+v: %s, %v", c, d.Effect(), err)
+		rules, err := e.With(c.tenant, c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := rules.Decide(context.Background(), r); d.Effect() != c.want {
+			t.Errorf("%+v: %s", c, d.Effect())
 		}
 	}
-	if _, err := e.Try(context.Background(), "", "x", r); sandbox.KindOf(err) != sandbox.Invalid {
+	if _, err := e.With("", "x"); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Errorf("%v", err)
 	}
 	if effectOf(e, "acme") != Allow {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/policy/replay"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -114,6 +115,11 @@ func (s *scoped) PutPolicy(_ context.Context, _ sandbox.Caller, tenant, _, _ str
 	return policy.Status{Source: "file"}, nil
 }
 
+func (s *scoped) Past(_ context.Context, _ sandbox.Caller, tenant, _ string, _ replay.Query) (replay.Report, error) {
+	s.see("replay", tenant)
+	return replay.Report{}, nil
+}
+
 func (s *scoped) TryPolicy(_ context.Context, _ sandbox.Caller, tenant, _ string, _ *policy.Sample, _ string) (policy.Trial, error) {
 	s.see("test", tenant)
 	return policy.Trial{}, nil
@@ -128,8 +134,9 @@ func TestPolicyScope(t *testing.T) {
 		send(h, "GET", "/api/policy"+scope, "")
 		send(h, "PUT", "/api/policy"+scope, `{"text":""}`)
 		send(h, "POST", "/api/policy/test"+scope, `{"record":"r1"}`)
+		send(h, "POST", "/api/policy/replay"+scope, `{"since":"2026-01-01T00:00:00Z"}`)
 	}
-	if got, want := strings.Join(rules.rules, ","), "get default,put default,test default,get ,put ,test ,get ,put ,test "; got != want {
+	if got, want := strings.Join(rules.rules, ","), "get default,put default,test default,replay default,get ,put ,test ,replay ,get ,put ,test ,replay "; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, method := range []string{"GET", "PUT"} {

@@ -8,6 +8,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/policy/replay"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -64,6 +65,7 @@ func (s policyRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/policy", "getPolicy", route.TagAdmin, route.Admins, "The rules that count"), s.getPolicy)
 	route.Register(api, route.On(http.MethodPut, "/api/policy", "putPolicy", route.TagAdmin, route.Admins, "Replace the rules in one step; wrong ones are refused, and a tenant's empty text takes them away"), s.putPolicy)
 	route.Register(api, route.On(http.MethodPost, "/api/policy/test", "testPolicy", route.TagAdmin, route.Admins, "What the rules, or others, say of a call, made up or of the audit log"), s.testPolicy)
+	route.Register(api, route.On(http.MethodPost, "/api/policy/replay", "replayPolicy", route.TagAdmin, route.Admins, "What other rules would have said of the calls of the last week, or of another time"), s.replayPolicy)
 }
 
 var errNoPolicy = sandbox.Errorf(sandbox.NotSupported, "this server has no rules")
@@ -127,4 +129,29 @@ func (s policyRoutes) testPolicy(ctx context.Context, in *struct {
 		return nil, err
 	}
 	return route.BodyOf(trial), nil
+}
+
+func (s policyRoutes) replayPolicy(ctx context.Context, in *struct {
+	PolicyScope
+	Body struct {
+		Text  string    `json:"text,omitempty" maxLength:"262144" doc:"Rules to try in place of those of the scope; those that count when absent"`
+		Since time.Time `json:"since,omitzero" doc:"RFC 3339; a week before until when absent"`
+		Until time.Time `json:"until,omitzero" doc:"RFC 3339; now when absent"`
+		User  string    `json:"user,omitempty" maxLength:"128" doc:"Only calls of this user"`
+	}
+},
+) (*route.Body[replay.Report], error) {
+	if s.policy == nil {
+		return nil, errNoPolicy
+	}
+	c := exchange.CallerOf(ctx)
+	_, tenant, err := in.tenant(c)
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.policy.Past(ctx, c, tenant, in.Body.Text, replay.Query{Since: in.Body.Since, Until: in.Body.Until, User: in.Body.User})
+	if err != nil {
+		return nil, err
+	}
+	return route.BodyOf(report), nil
 }

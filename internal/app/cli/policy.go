@@ -33,7 +33,7 @@ func newPolicy(api *client.Client) *cobra.Command {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: right; digest %s, %d tests passed\n", args[0], rules.Digest, rules.Tests())
 			return err
 		}},
-		newPolicyTest(api), newPolicyShow(api), newPolicySet(api),
+		newPolicyTest(api), newPolicyReplay(api), newPolicyShow(api), newPolicySet(api),
 	)
 	return cmd
 }

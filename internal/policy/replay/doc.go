@@ -1,0 +1,2 @@
+// Package replay tries rules on calls that the audit log has: on one, or on all of a time.
+package replay
