@@ -121,6 +121,7 @@ type Load struct {
 	CPU     time.Duration
 	Refused uint64 // new processes and threads that its limit of them did not let be; not counted under a kernel of its own
 	Memory  int64  // bytes that it has now, with the cache of its files
+	PIDs    int64  // processes and threads that it has now; under a kernel of its own those of that kernel on the host
 }
 
 // Meter is a driver that tells what a sandbox uses, so cheaply that it can be asked ten times a second: it asks no

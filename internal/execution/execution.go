@@ -37,7 +37,7 @@ type Exec struct {
 	Limits  *limits.Place // that it takes of its caller's
 	Trace   Trace
 	Hold    Hold
-	left    func(string) string // hides secrets in the processes that it left; nil: it left none. Guarded by log.mu
+	hides   func(string) string // hides secrets in what its processes are called; nil: it has none left. Guarded by log.mu
 	log     eventLog
 }
 
@@ -58,6 +58,9 @@ type Spec struct {
 func (e *Exec) Begin(id string, t sandbox.Thread, c sandbox.Caller) {
 	e.ID, e.Thread, e.Caller, e.Started = id, t, c, time.Now().UTC()
 	e.log.begin(e.Spec.Live)
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	e.hides = e.Secret.Hide.String // also where there are no secrets
 }
 
 // Instance returns the instance that e runs in, or ran in; nil: this server no longer has it.
@@ -69,10 +72,10 @@ func (e *Exec) Instance(live *instance.Map) *instance.Instance {
 func (e *Exec) Info() sandbox.ExecInfo {
 	i := sandbox.ExecInfo{
 		ExecID: e.ID, Action: e.Spec.Action, Subject: e.Spec.Subject, Description: e.Spec.Description, Status: sandbox.StatusRunning, Background: e.Spec.Background,
-		StartedAt: e.Started,
+		StartedAt: e.Started, Terminal: e.Spec.Live > 0,
 	}
 	if res := e.log.outcome(); res != nil {
-		i.Status, i.ExitCode = res.Status, res.ExitCode
+		i.Status, i.ExitCode, i.DurationMillis = res.Status, res.ExitCode, &res.DurationMillis
 	}
 	return i
 }
@@ -143,9 +146,9 @@ func (e *Exec) Reason() string {
 // Finish is the one end of e. Only the goroutine that runs e calls it.
 func (e *Exec) Finish(res sandbox.Result, err error) {
 	e.Hold.finish()
-	if res.LeftProcesses > 0 {
+	if res.LeftProcesses == 0 {
 		e.log.mu.Lock()
-		e.left = e.Secret.Hide.String // also where there are no secrets
+		e.hides = nil
 		e.log.mu.Unlock()
 	}
 	e.Secret = Secrets{}        // up to 36 MB

@@ -50,21 +50,25 @@ func (x *Execs) running(c sandbox.Caller, id string) (*instance.Instance, error)
 	return inst, nil
 }
 
-// Processes lists the processes that execs of a thread left, by their pids. It starts no sandbox.
-func (x *Execs) Processes(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.LeftProcess, error) {
-	list := []sandbox.LeftProcess{}
+// Processes lists the processes that execs of a thread left, with all those of running execs as well, by their pids. It
+// starts no sandbox.
+func (x *Execs) Processes(ctx context.Context, c sandbox.Caller, id string, all bool) ([]sandbox.Process, error) {
+	list := []sandbox.Process{}
 	inst, err := x.running(c, id)
 	if inst == nil || err != nil {
 		return list, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	found, err := inst.Conn.Client.ListProcesses(ctx)
+	found, err := inst.Conn.Client.ListProcesses(ctx, all)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range found {
-		shown := sandbox.LeftProcess{PID: int(p.GetPid()), ExecID: p.GetExecId(), Command: x.command(inst.Thread, p), RSSBytes: p.GetRssBytes()}
+		shown := sandbox.Process{
+			PID: int(p.GetPid()), Parent: int(p.GetParentPid()), ExecID: p.GetExecId(), Running: p.GetRunning(), Command: x.command(inst.Thread, p),
+			RSSBytes: p.GetRssBytes(), CPUMillis: p.GetCpuMs(), Threads: int(p.GetThreads()),
+		}
 		if ms := p.GetStartedUnixMs(); ms > 0 {
 			at := time.UnixMilli(ms).UTC()
 			shown.Started = &at
@@ -80,7 +84,7 @@ func (x *Execs) command(t sandbox.Thread, p *sandboxv1.Process) string {
 	text := p.GetCommand()
 	var hide func(string) string
 	if e, err := x.o.Registry.Get(t, p.GetExecId()); err == nil {
-		hide = e.hidesLeft()
+		hide = e.hidesNames()
 	}
 	if hide != nil {
 		text = hide(text)
@@ -111,7 +115,7 @@ func (x *Execs) KillProcess(ctx context.Context, c sandbox.Caller, id string, pi
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	found, err := inst.Conn.Client.ListProcesses(ctx)
+	found, err := inst.Conn.Client.ListProcesses(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -143,7 +147,7 @@ func (x *Execs) recordKill(ctx context.Context, c sandbox.Caller, inst *instance
 
 // killLeft ends what an ended exec left in an instance that still has it.
 func (x *Execs) killLeft(ctx context.Context, c sandbox.Caller, e *Exec, inst *instance.Instance) error {
-	if inst == nil || e.hidesLeft() == nil {
+	if inst == nil || e.hidesNames() == nil {
 		return nil
 	}
 	if err := x.recordKill(ctx, c, inst, e.ID, "what the exec left"); err != nil {
@@ -158,9 +162,9 @@ func (x *Execs) killLeft(ctx context.Context, c sandbox.Caller, e *Exec, inst *i
 	return err
 }
 
-// hidesLeft hides secrets in the processes that e left; nil: it left none.
-func (e *Exec) hidesLeft() func(string) string {
+// hidesNames hides secrets in what the processes of e are called; nil: it has ended and left none.
+func (e *Exec) hidesNames() func(string) string {
 	e.log.mu.Lock()
 	defer e.log.mu.Unlock()
-	return e.left
+	return e.hides
 }

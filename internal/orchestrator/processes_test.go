@@ -46,7 +46,7 @@ func TestLeftProcessesAreData(t *testing.T) {
 	if _, err := h.Execs.Wait(t.Context(), caller, "t1", id); err != nil {
 		t.Fatal(err)
 	}
-	list, err := h.Execs.Processes(t.Context(), caller, "t1")
+	list, err := h.Execs.Processes(t.Context(), caller, "t1", false)
 	if err != nil || len(list) != 2 || list[0].Command != "ser ver …" || len([]rune(list[1].Command)) != 257 || list[0].Started != nil {
 		t.Errorf("%v, %+v", err, list)
 	}
@@ -57,7 +57,7 @@ func TestLeftProcessesAreData(t *testing.T) {
 		t.Error(err)
 	}
 	stranger := sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "other"}}
-	if _, err := h.Execs.Processes(t.Context(), stranger, "t1"); !errors.Is(err, sandbox.NotFound) {
+	if _, err := h.Execs.Processes(t.Context(), stranger, "t1", false); !errors.Is(err, sandbox.NotFound) {
 		t.Error(err)
 	}
 	if err := h.Execs.KillProcess(t.Context(), stranger, "t1", 12); !errors.Is(err, sandbox.NotFound) {
@@ -72,7 +72,7 @@ func TestLeftProcessesNeedSandboxd(t *testing.T) {
 	if _, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "true", LeaveProcesses: true}); !errors.Is(err, sandbox.NotSupported) {
 		t.Errorf("%v", err)
 	}
-	if list, err := h.Execs.Processes(t.Context(), caller, "t1"); err != nil || len(list) != 0 {
+	if list, err := h.Execs.Processes(t.Context(), caller, "t1", false); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", err, list)
 	}
 }
@@ -93,7 +93,7 @@ func TestTooManyLeft(t *testing.T) {
 		if _, err := h.Execs.Wait(t.Context(), caller, "t1", id); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Execs.Processes(t.Context(), caller, "t1"); err == nil {
+		if _, err := h.Execs.Processes(t.Context(), caller, "t1", false); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

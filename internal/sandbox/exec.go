@@ -176,13 +176,20 @@ type ExecInfo struct {
 	ExitCode    *int      `json:"exit_code"`
 	Background  bool      `json:"background"`
 	StartedAt   time.Time `json:"started_at"`
+	// DurationMillis is that of an ended exec.
+	DurationMillis *int64 `json:"duration_ms,omitempty" doc:"Of an ended exec"`
+	Terminal       bool   `json:"terminal,omitempty" doc:"It has a terminal, which a client can join"`
 }
 
-// LeftProcess is a process that outlived its exec.
-type LeftProcess struct {
-	PID      int        `json:"pid"`
-	ExecID   string     `json:"exec_id"`
-	Command  string     `json:"command"` // as the process tells it, secrets hidden
-	Started  *time.Time `json:"started_at,omitempty"`
-	RSSBytes int64      `json:"rss_bytes"`
+// Process is a process of an exec. What it says of itself is data of the sandbox.
+type Process struct {
+	PID       int        `json:"pid"`
+	Parent    int        `json:"parent_pid,omitempty"`
+	ExecID    string     `json:"exec_id"`
+	Running   bool       `json:"running" doc:"Its exec runs; false: it outlived its exec"`
+	Command   string     `json:"command" doc:"As the process tells it, secrets hidden"`
+	Started   *time.Time `json:"started_at,omitempty"`
+	RSSBytes  int64      `json:"rss_bytes"`
+	CPUMillis int64      `json:"cpu_ms,omitempty" doc:"Time that it computed"`
+	Threads   int        `json:"threads,omitempty"`
 }

@@ -16,10 +16,13 @@ type UsageQuery struct {
 	User     string    // only this one's
 }
 
-// Load is what a sandbox uses.
+// Load is what a sandbox uses, and may use.
 type Load struct {
+	At     time.Time
 	CPU    time.Duration // since it was made
 	Memory int64         // bytes, now, with the cache of its files
+	PIDs   int64         // processes and threads, now
+	Limits Limits
 }
 
 // UsageReport is what was used.

@@ -9,19 +9,23 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
 )
 
-// leftProcesses is the part of SandboxService about processes that outlived their execs.
+// leftProcesses is the part of SandboxService about processes of execs.
 type leftProcesses struct{ manager *process.Manager }
 
-func (p leftProcesses) ListProcesses(context.Context, *connect.Request[sandboxv1.ListProcessesRequest]) (*connect.Response[sandboxv1.ListProcessesResponse], error) {
-	list, err := p.manager.Left()
+func (p leftProcesses) ListProcesses(_ context.Context, req *connect.Request[sandboxv1.ListProcessesRequest]) (*connect.Response[sandboxv1.ListProcessesResponse], error) {
+	list, err := p.manager.Processes(req.Msg.GetAll())
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
 	res := &sandboxv1.ListProcessesResponse{}
-	for _, left := range list {
-		shown := &sandboxv1.Process{Pid: int32(left.PID), ExecId: left.Exec, Command: left.Command, RssBytes: left.RSS} //nolint:gosec // the kernel has no more than 4 million
-		if !left.Started.IsZero() {
-			shown.StartedUnixMs = left.Started.UnixMilli()
+	for _, one := range list {
+		//nolint:gosec // the kernel has no more than 4 million
+		shown := &sandboxv1.Process{
+			Pid: int32(one.PID), ParentPid: int32(one.Parent), ExecId: one.Exec, Running: one.Running, Command: one.Command,
+			RssBytes: one.RSS, CpuMs: one.CPU.Milliseconds(), Threads: uint32(one.Threads),
+		}
+		if !one.Started.IsZero() {
+			shown.StartedUnixMs = one.Started.UnixMilli()
 		}
 		res.Processes = append(res.Processes, shown)
 	}

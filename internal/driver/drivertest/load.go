@@ -67,12 +67,18 @@ func (s *suite) load(t *testing.T) {
 		if used := after.CPU - before.CPU; used < 20*time.Millisecond {
 			t.Errorf("two threads that computed for 400 ms used %v", used)
 		}
+		if after.PIDs < 1 || after.Memory < 1<<10 {
+			t.Errorf("a running sandbox has %d processes and %d bytes", after.PIDs, after.Memory)
+		}
 		if after.Refused != 0 {
 			t.Errorf("%d processes were refused before the limit was reached", after.Refused)
 		}
 		r.ask(t, probewire.Request{Op: probewire.OpFork, N: 500, Child: true})
 		full, err := meter.Load(callCtx(t), r.spec.ID)
 		must(t, err)
+		if own := ownKernel(t, r); !own && full.PIDs > 48 {
+			t.Errorf("%d processes of 48", full.PIDs)
+		}
 		if own := ownKernel(t, r); (full.Refused == 0) != own {
 			t.Errorf("after the limit of processes was reached, %d were refused; a kernel of its own: %v", full.Refused, own)
 		}

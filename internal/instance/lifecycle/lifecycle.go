@@ -279,7 +279,7 @@ func (l *Lifecycle) SandboxLoad(ctx context.Context, c sandbox.Caller, id string
 		return sandbox.Load{}, sandbox.Errorf(sandbox.NotSupported, "the driver %s does not measure a sandbox", l.caps.Name)
 	}
 	used, err := m.Load(ctx, inst.ID)
-	return sandbox.Load{CPU: used.CPU, Memory: used.Memory}, err
+	return sandbox.Load{At: time.Now().UTC(), CPU: used.CPU, Memory: used.Memory, PIDs: used.PIDs, Limits: inst.Template.Limits}, err
 }
 
 // changePause pauses or resumes an instance between two records, and returns it as it is then. undo is called when it did not come to it.

@@ -16,9 +16,9 @@ const (
 	maxCommand   = 1 << 10 // bytes of a command line
 )
 
-// ListProcesses lists the processes that execs left. Their command lines are as sandboxd sent them. NotSupported: sandboxd is too old.
-func (c *Client) ListProcesses(ctx context.Context) ([]*sandboxv1.Process, error) {
-	res, err := call(ctx, c, &sandboxv1.ListProcessesRequest{},
+// ListProcesses lists the processes that execs left, with all those of running ones as well. Their command lines are as sandboxd sent them. NotSupported: sandboxd is too old.
+func (c *Client) ListProcesses(ctx context.Context, all bool) ([]*sandboxv1.Process, error) {
+	res, err := call(ctx, c, &sandboxv1.ListProcessesRequest{All: all},
 		func(api sandboxv1connect.SandboxServiceClient, ctx context.Context, r *connect.Request[sandboxv1.ListProcessesRequest]) (*connect.Response[sandboxv1.ListProcessesResponse], error) {
 			return api.ListProcesses(ctx, r)
 		})
@@ -29,7 +29,7 @@ func (c *Client) ListProcesses(ctx context.Context) ([]*sandboxv1.Process, error
 		return nil, contractError("a list of %d processes", len(res.GetProcesses()))
 	}
 	for _, p := range res.GetProcesses() {
-		if p.GetPid() <= 1 || len(p.GetExecId()) > maxWord || len(p.GetCommand()) > maxCommand || p.GetRssBytes() < 0 {
+		if p.GetPid() <= 1 || len(p.GetExecId()) > maxWord || len(p.GetCommand()) > maxCommand || p.GetRssBytes() < 0 || p.GetCpuMs() < 0 || p.GetParentPid() < 0 {
 			return nil, contractError("process %d of an exec with an id of %d bytes and a command line of %d", p.GetPid(), len(p.GetExecId()), len(p.GetCommand()))
 		}
 		if at := time.UnixMilli(p.GetStartedUnixMs()); at.Before(time.Unix(0, 0)) || at.After(time.Now().Add(24*time.Hour)) {

@@ -2048,6 +2048,7 @@ func (*KillResponse) Descriptor() ([]byte, []int) {
 
 type ListProcessesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	All           bool                   `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"` // with the processes of execs that run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2080,6 +2081,13 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
 	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListProcessesRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
 }
 
 type ListProcessesResponse struct {
@@ -2129,10 +2137,14 @@ func (x *ListProcessesResponse) GetProcesses() []*Process {
 type Process struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pid           int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
-	ExecId        string                 `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                         // that left it
+	ExecId        string                 `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                         // that left it, or that runs
 	Command       string                 `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`                                     // its arguments with blanks between them, as it tells them; at most 1 KiB
 	StartedUnixMs int64                  `protobuf:"varint,4,opt,name=started_unix_ms,json=startedUnixMs,proto3" json:"started_unix_ms,omitempty"` // 0: unknown
 	RssBytes      int64                  `protobuf:"varint,5,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"`
+	ParentPid     int32                  `protobuf:"varint,6,opt,name=parent_pid,json=parentPid,proto3" json:"parent_pid,omitempty"`
+	CpuMs         int64                  `protobuf:"varint,7,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"` // that it computed
+	Threads       uint32                 `protobuf:"varint,8,opt,name=threads,proto3" json:"threads,omitempty"`
+	Running       bool                   `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"` // its exec runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2200,6 +2212,34 @@ func (x *Process) GetRssBytes() int64 {
 		return x.RssBytes
 	}
 	return 0
+}
+
+func (x *Process) GetParentPid() int32 {
+	if x != nil {
+		return x.ParentPid
+	}
+	return 0
+}
+
+func (x *Process) GetCpuMs() int64 {
+	if x != nil {
+		return x.CpuMs
+	}
+	return 0
+}
+
+func (x *Process) GetThreads() uint32 {
+	if x != nil {
+		return x.Threads
+	}
+	return 0
+}
+
+func (x *Process) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
 }
 
 type KillProcessRequest struct {
@@ -3200,16 +3240,22 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x0eResizeResponse\"&\n" +
 	"\vKillRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\"\x0e\n" +
-	"\fKillResponse\"\x16\n" +
-	"\x14ListProcessesRequest\"Q\n" +
+	"\fKillResponse\"(\n" +
+	"\x14ListProcessesRequest\x12\x10\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\"Q\n" +
 	"\x15ListProcessesResponse\x128\n" +
-	"\tprocesses\x18\x01 \x03(\v2\x1a.skerry.sandbox.v1.ProcessR\tprocesses\"\x93\x01\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x1a.skerry.sandbox.v1.ProcessR\tprocesses\"\xfd\x01\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x18\n" +
 	"\acommand\x18\x03 \x01(\tR\acommand\x12&\n" +
 	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\x12\x1b\n" +
-	"\trss_bytes\x18\x05 \x01(\x03R\brssBytes\"&\n" +
+	"\trss_bytes\x18\x05 \x01(\x03R\brssBytes\x12\x1d\n" +
+	"\n" +
+	"parent_pid\x18\x06 \x01(\x05R\tparentPid\x12\x15\n" +
+	"\x06cpu_ms\x18\a \x01(\x03R\x05cpuMs\x12\x18\n" +
+	"\athreads\x18\b \x01(\rR\athreads\x12\x18\n" +
+	"\arunning\x18\t \x01(\bR\arunning\"&\n" +
 	"\x12KillProcessRequest\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\"\x15\n" +
 	"\x13KillProcessResponse\"E\n" +

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -132,39 +131,42 @@ func (l *left) of() map[int]string {
 	return trees
 }
 
-// LeftProcess is a process that outlived its exec. What it says of itself is data of the sandbox.
-type LeftProcess struct {
-	PID     int
+// Listed is a process of an exec.
+type Listed struct {
+	procfs.Process
+	procfs.About
 	Exec    string
-	Command string    // arguments with blanks between them, cut, valid UTF-8
-	Started time.Time // zero: unknown
-	RSS     int64     // bytes
+	Running bool // the exec runs; false: the process outlived it
 }
 
-// Left lists the processes that execs left, at most MaxListed of them.
-func (m *Manager) Left() ([]LeftProcess, error) {
-	trees := m.left.of()
-	if len(trees) == 0 {
-		return nil, nil
-	}
+// Processes lists the processes that execs left, with all those of running execs as well; at most MaxListed of them.
+func (m *Manager) Processes(all bool) ([]Listed, error) {
 	procs, err := procfs.Scan()
 	if err != nil {
 		return nil, err
 	}
-	var list []LeftProcess
-	for sup, exec := range trees {
-		for _, pid := range procfs.Descendants(procs, sup) {
-			if !slices.ContainsFunc(procs, func(p procfs.Process) bool { return p.PID == pid && p.Zombie }) {
-				list = append(list, LeftProcess{PID: pid, Exec: exec})
+	var list []Listed
+	add := func(exec string, running bool, root, kept int) {
+		for _, p := range procfs.Below(procs, root) {
+			if !p.Zombie && p.PID != kept {
+				list = append(list, Listed{Process: p, Exec: exec, Running: running})
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b LeftProcess) int { return a.PID - b.PID })
+	for root, exec := range m.left.of() {
+		add(exec, false, root, 0)
+	}
+	if all {
+		for _, e := range m.List() {
+			if root, kept := e.supervisor(); root != 0 {
+				add(e.id, true, root, kept)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Listed) int { return a.PID - b.PID })
 	list = list[:min(len(list), MaxListed)]
 	for i := range list {
-		p := &list[i]
-		p.Command = strings.ToValidUTF8(procfs.CommandLine(p.PID, maxCommand), "?")
-		p.Started, p.RSS = procfs.Started(p.PID), procfs.Resident(p.PID)
+		list[i].About = procfs.AboutOf(list[i].PID, maxCommand)
 	}
 	return list, nil
 }

@@ -18,9 +18,9 @@ func leaving(script string) Request {
 	return r
 }
 
-func (b *bed) left() []LeftProcess {
+func (b *bed) left() []Listed {
 	b.Helper()
-	list, err := b.m.Left()
+	list, err := b.m.Processes(false)
 	if err != nil {
 		b.Fatal(err)
 	}

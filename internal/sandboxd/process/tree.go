@@ -13,19 +13,15 @@ func (m *Manager) Tasks() (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	threads := make(map[int]int, len(procs))
-	for _, p := range procs {
-		threads[p.PID] = max(1, p.Threads)
-	}
 	tasks := make(map[string]int)
 	for _, e := range m.List() {
 		root, kept := e.supervisor()
 		if root == 0 {
 			continue
 		}
-		for _, pid := range procfs.Descendants(procs, root) {
-			if pid != kept {
-				tasks[e.id] += threads[pid]
+		for _, p := range procfs.Below(procs, root) {
+			if p.PID != kept {
+				tasks[e.id] += max(1, p.Threads)
 			}
 		}
 	}

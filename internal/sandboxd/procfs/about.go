@@ -27,35 +27,57 @@ func CommandLine(pid, most int) string {
 	return "[" + strings.TrimSpace(string(name[:min(len(name), most)])) + "]"
 }
 
-// Resident is the memory that a process has in RAM, in bytes; what cannot be read is 0.
-func Resident(pid int) int64 {
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+// About is what a process says of itself, and what the kernel counts of it; what cannot be read is 0 or "".
+type About struct {
+	Command string // see CommandLine; valid UTF-8
+	Started time.Time
+	RSS     int64 // bytes that it has in RAM
+	CPU     time.Duration
+}
+
+// AboutOf reads it, of the command line at most so many bytes.
+func AboutOf(pid, most int) About {
+	a := About{Command: strings.ToValidUTF8(CommandLine(pid, most), "?")}
+	dir := "/proc/" + strconv.Itoa(pid)
+	if status, err := os.ReadFile(dir + "/status"); err == nil {
+		a.RSS = kibibytes(status, "VmRSS")
+	}
+	if line, err := os.ReadFile(dir + "/stat"); err == nil {
+		fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
+		a.Started = started(fields)
+		a.CPU = time.Duration(field(fields, userField)+field(fields, systemField)) * tick
+	}
+	return a
+}
+
+// Numbers of fields of a process's line. Times are in ticks, the start since the machine did.
+const (
+	userField   = 14
+	systemField = 15
+	startField  = 22
+)
+
+// field is a number behind the name of a process; 0: there is none.
+func field(fields [][]byte, number int) int64 {
+	if len(fields) <= number-stateField {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(fields[number-stateField]), 10, 64)
 	if err != nil {
 		return 0
 	}
-	return kibibytes(status, "VmRSS")
+	return n
 }
 
-// startField is the number of the field that says when a process began, in ticks since the machine did.
-const startField = 22
-
-// Started is when a process began; zero when that cannot be read.
-func Started(pid int) time.Time {
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return time.Time{}
-	}
-	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
+// started is when a process began; zero when that cannot be told.
+func started(fields [][]byte) time.Time {
 	text, err := os.ReadFile("/proc/uptime")
-	if err != nil || len(fields) <= startField-stateField {
+	ticks := field(fields, startField)
+	if err != nil || ticks == 0 {
 		return time.Time{}
 	}
 	word, _, _ := strings.Cut(string(text), " ")
 	up, err := strconv.ParseFloat(word, 64)
-	if err != nil {
-		return time.Time{}
-	}
-	ticks, err := strconv.ParseInt(string(fields[startField-stateField]), 10, 64)
 	if err != nil {
 		return time.Time{}
 	}

@@ -113,6 +113,20 @@ func Descendants(procs []Process, roots ...int) []int {
 	return found
 }
 
+// Below is the processes below another one.
+func Below(procs []Process, root int) []Process {
+	by := make(map[int]Process, len(procs))
+	for _, p := range procs {
+		by[p.PID] = p
+	}
+	pids := Descendants(procs, root)
+	below := make([]Process, len(pids))
+	for i, pid := range pids {
+		below[i] = by[pid]
+	}
+	return below
+}
+
 // OnlyChild tells whether this process has no child but pid. Only the caller may wait for children meanwhile: then none
 // leaves the kernel's lists while they are read, and a process that is added because its parent ended finds that parent there.
 // ok is false where there are no such lists.

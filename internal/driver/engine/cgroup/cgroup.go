@@ -116,6 +116,7 @@ type Used struct {
 	CPU     time.Duration // how long they ran
 	Refused uint64        // new processes that the group's limit did not let be
 	Memory  int64         // bytes that they have now, with the cache of their files; 0 where no controller counts them
+	PIDs    int64         // processes and threads that it has now
 }
 
 // Usage reads it. fs.ErrNotExist: this process does not see the group.
@@ -125,6 +126,9 @@ func Usage(group string) (u Used, err error) {
 	}
 	mount, _ := mountOf("pids")
 	if u.Refused, err = count(filepath.Join(mount, group, "pids.events"), "max"); err != nil {
+		return u, err
+	}
+	if u.PIDs, err = number(filepath.Join(mount, group, "pids.current")); err != nil {
 		return u, err
 	}
 	mount, v1 := mountOf("memory")

@@ -113,7 +113,7 @@ type SandboxServiceClient interface {
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
 	// Returns once the tree is gone. Killing an ended exec is no error, and ends what it left.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
-	// ListProcesses lists what execs left: see RunRequest.leave_processes.
+	// ListProcesses lists what execs left, see RunRequest.leave_processes, and what runs.
 	ListProcesses(context.Context, *connect.Request[v1.ListProcessesRequest]) (*connect.Response[v1.ListProcessesResponse], error)
 	// KillProcess ends one of these with all below it, and returns once they are gone. NotFound: no exec
 	// left it.
@@ -450,7 +450,7 @@ type SandboxServiceHandler interface {
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
 	// Returns once the tree is gone. Killing an ended exec is no error, and ends what it left.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
-	// ListProcesses lists what execs left: see RunRequest.leave_processes.
+	// ListProcesses lists what execs left, see RunRequest.leave_processes, and what runs.
 	ListProcesses(context.Context, *connect.Request[v1.ListProcessesRequest]) (*connect.Response[v1.ListProcessesResponse], error)
 	// KillProcess ends one of these with all below it, and returns once they are gone. NotFound: no exec
 	// left it.
