@@ -24,6 +24,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/platform/tlsfiles"
 	"github.com/skerry-sandbox/skerry/internal/plugins/typed"
+	"github.com/skerry-sandbox/skerry/internal/policy/replay"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/skills/runnable"
@@ -117,7 +118,7 @@ func (b *builder) handler(
 		Service: use,
 		Administration: rest.Administration{
 			MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{f.secrets, access}, Drift: driftAdmin{t.drift, t.hub},
-			Policy: policyAdmin{t.policy, access, t.hub}, Audit: f.audit, AuditProof: f.audit,
+			Policy: policyAdmin{t.policy, &replay.Replay{Engine: t.policy, Log: f.audit, Catalog: t.hub.Catalog}, access}, Audit: f.audit, AuditProof: f.audit, Overview: openOverview(f, s.metrics, b.onClose),
 		},
 		Clients: rest.Clients{
 			Keys: access, OperatorTenant: b.cfg.OperatorTenant, AuthRefused: access.refusals.Add,

@@ -35,11 +35,12 @@ var table = []row{
 	{"internal/api/e2b/envd/process", "", "generated"},
 	{"internal/api/e2b/envd/process/processconnect", "api/e2b/envd/process", "generated"},
 	{"internal/api/mcp", "sandbox service audit prompt observe/tracing workspace/paths platform/every", "it translates the protocol to use cases; who checks requests comes in as an interface"},
-	{"internal/api/rest", "sandbox service api/mcp api/auth audit prompt secrets workspace/paths observe/tracing policy audit/export tools/packs api/rest/...", "HTTP translates to use cases, and reaches administration through interfaces that it declares"},
+	{"internal/api/rest", "policy/replay api/rest/overview sandbox service api/mcp api/auth audit prompt secrets workspace/paths observe/tracing policy audit/export tools/packs api/rest/...", "HTTP translates to use cases, and reaches administration through interfaces that it declares"},
 	{"internal/api/rest/access", "sandbox api/auth api/rest/exchange api/rest/problem api/rest/route observe/tracing", "who may make a request; keys are behind an interface that it declares"},
 	{"internal/api/rest/eventstream", "api/rest/exchange api/rest/problem", "it writes events, whatever they say"},
 	{"internal/api/rest/exchange", "sandbox api/rest/problem observe/tracing", "one request and its answer; it knows no route"},
 	{"internal/api/rest/execs", "sandbox service api/rest/access api/rest/eventstream api/rest/exchange api/rest/problem api/rest/route", "routes translate to use cases"},
+	{"internal/api/rest/overview", "sandbox observe/metrics observe/series api/rest/route", "routes translate to use cases"},
 	{"internal/api/rest/files", "sandbox service audit workspace/paths api/rest/access api/rest/eventstream api/rest/exchange api/rest/problem api/rest/route", "routes translate to use cases"},
 	{"internal/api/rest/forward", "sandbox api/rest/exchange api/rest/problem api/rest/route observe/tracing", "it passes requests on, whatever they ask for; other servers are behind an interface that it declares"},
 	{"internal/api/rest/idempotency", "sandbox api/rest/eventstream api/rest/exchange api/rest/problem api/rest/route", "it remembers answers, whatever they say"},
@@ -155,6 +156,7 @@ var table = []row{
 	{"internal/tools/codeapi/typescript", "sandbox tools/codeapi platform/subprocess", "a text becomes another text"},
 
 	{"internal/policy", "sandbox platform/boundedregexp platform/editdistance platform/lockedfile platform/every", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
+	{"internal/policy/replay", "sandbox audit policy", "it tries rules on records; the log and the catalog of tools come in as interfaces"},
 
 	{"internal/approval", "sandbox audit store platform/deadline platform/webhook platform/retry", "it asks people about calls, and makes none"},
 
@@ -193,7 +195,8 @@ var table = []row{
 	{"internal/audit/signing", "audit/record platform/keyfile platform/lockedfile audit/verify", "keys and who is believed; the log itself knows only signatures"},
 	{"internal/audit/sink", "audit tools/egress sandbox platform/webhook", "a sink knows records and addresses"},
 
-	{"internal/store", "platform/lockedfile sandbox store/groupcommit", "state stands below the use cases"},
+	{"internal/store", "platform/lockedfile sandbox store/journal", "state stands below the use cases"},
+	{"internal/store/journal", "platform/lockedfile sandbox store/groupcommit", "it knows records, not what is in them"},
 	{"internal/store/groupcommit", "", "it knows files, not what is in them"},
 	{"internal/store/redistest", "", "it starts a Redis for tests"},
 
@@ -201,6 +204,7 @@ var table = []row{
 
 	{"internal/observe/doctor", "driver/engine/cgroup driver/engine/hardening", "it looks at the machine; what the server's parts are like comes in as checks"},
 	{"internal/observe/metrics", "sandbox", "it counts and times; what it counts comes in"},
+	{"internal/observe/series", "sandbox observe/metrics platform/every", "it keeps what the metrics count, over time"},
 	{"internal/observe/tracing", "sandbox", "spans have names; what they stand for, others know"},
 
 	{"internal/platform/anchor", "", "it makes connections and knows nothing of what is said on them"},
@@ -233,12 +237,12 @@ var table = []row{
 	{"internal/config", "platform/networks", "it stands below everything else"},
 	{"internal/config/extensions", "sandbox platform/jsonedit platform/lockedfile", "what is switched on is text in files; what a switch means, others know"},
 
-	{"internal/app", "api/auth api/auth/oidc api/console api/deerflow api/e2b api/held api/jupyter api/librechat api/rest approval audit audit/archive audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/engine/hardening driver/kubernetes driver/oci driver/remote limits observe/metrics observe/tracing orchestrator ownership/drain ownership/placement instance/lifecycle ownership/peer ownership/replica platform/buildinfo platform/every platform/lockedfile platform/rename platform/s3 platform/tlsfiles plugins plugins/folder policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source service store template tools/bridge tools/channels tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /plugins /sandbox-templates /skills ownership instance tools/call instance/hooks api/rest/exchange tools/hub/transport instance/savedspec instance/start execution execution/run workspace workspace/files audit/verify plugins/typed platform/download threadevents tools/packs tools/packs/elsewhere tools/packs/identity app/buckets app/environment skills/format", "it builds the server of all its parts, and knows no command"},
+	{"internal/app", "api/auth api/auth/oidc api/rest/overview observe/series policy/replay api/console api/deerflow api/e2b api/held api/jupyter api/librechat api/rest approval audit audit/archive audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/engine/hardening driver/kubernetes driver/oci driver/remote limits observe/metrics observe/tracing orchestrator ownership/drain ownership/placement instance/lifecycle ownership/peer ownership/replica platform/buildinfo platform/every platform/lockedfile platform/rename platform/s3 platform/tlsfiles plugins plugins/folder policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source service store template tools/bridge tools/channels tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /plugins /sandbox-templates /skills ownership instance tools/call instance/hooks api/rest/exchange tools/hub/transport instance/savedspec instance/start execution execution/run workspace workspace/files audit/verify plugins/typed platform/download threadevents tools/packs tools/packs/elsewhere tools/packs/identity app/buckets app/environment skills/format", "it builds the server of all its parts, and knows no command"},
 	{"internal/threadevents", "audit ownership/ownerrecord prompt sandbox service workspace/paths", "it tells followers what others publish; threads, tools and skills are behind interfaces that it declares"},
 
 	{"internal/app/buckets", "app/environment config platform/s3 sandbox skills/archive", "a configuration becomes options of a client"},
 	{"internal/app/environment", "", "it reads variables, whatever they are for"},
-	{"internal/app/cli", "api/auth app config platform/buildinfo platform/editdistance plugins policy sandbox secrets template template/sbom tools/argform app/cli/... /sdk/go /sandbox-templates audit/verify app/environment", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
+	{"internal/app/cli", "policy/replay api/auth app config platform/buildinfo platform/editdistance plugins policy sandbox secrets template template/sbom tools/argform app/cli/... /sdk/go /sandbox-templates audit/verify app/environment", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
 	{"internal/app/cli/audit", "app/cli/client app/cli/exit app/cli/output audit audit/record audit/signing audit/verify config tools/argform /sdk/go app/environment", "commands on the audit log ask a server, or read the files of a log"},
 	{"internal/app/cli/client", "app/cli/exit app/cli/output platform/buildinfo sandbox /sdk/go", "it calls a server by the Go SDK, and knows no command"},
 	{"internal/app/cli/examination", "api/rest app app/cli/exit app/cli/output audit audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes instance observe/doctor ownership/replica platform/buildinfo platform/redact platform/s3 policy sandbox secrets sidecar/pki skills skills/runnable store template tools/argform tools/egress tools/hub tools/hub/transport workspace/quota workspace/snapshot app/buckets", "it opens the parts of a server by internal/app, and looks at each"},
@@ -247,7 +251,7 @@ var table = []row{
 	{"internal/app/cli/mcpstdio", "", "it carries messages of MCP, whatever they say"},
 	{"internal/app/cli/output", "tools/argform", "it prints values, whatever they are of"},
 	{"internal/app/cli/profiles", "app/cli/client app/cli/exit app/cli/output", "a profile is a server and a key"},
-	{"internal/app/cli/runs", "app/cli/client app/cli/exit app/cli/output tools/argform /sdk/go", "commands on what runs ask a server"},
+	{"internal/app/cli/runs", "app/cli/client app/cli/exit app/cli/output platform/every tools/argform /sdk/go", "commands on what runs ask a server"},
 	{"internal/app/cli/skills", "app/cli/client app/cli/exit app/cli/output app/cli/runs config platform/download platform/lockedfile platform/s3 sandbox skills/archive skills/lint skills/scan skills/source tools/argform /sdk/go /skills app/buckets skills/format", "commands on skills ask a server, or work on folders of this machine"},
 
 	{"internal/archtest", "", "it reads text"},

@@ -226,13 +226,31 @@ type ContextOutcome struct {
 	Detail    string `json:"detail,omitempty"`
 }
 
-// LeftProcess is a process that outlived the command which started it.
-type LeftProcess struct {
+// Process is a process of a command that runs, or that outlived its command.
+type Process struct {
 	PID       int64      `json:"pid"`
+	ParentPID int64      `json:"parent_pid,omitempty"`
 	ExecID    string     `json:"exec_id"`
-	Command   string     `json:"command"`
+	Running   bool       `json:"running"` // Its exec runs; false: it outlived its exec
+	Command   string     `json:"command"` // As the process tells it, secrets hidden
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	RSSBytes  int64      `json:"rss_bytes"`
+	CPUMillis int64      `json:"cpu_ms,omitempty"` // Time that it computed
+	Threads   int64      `json:"threads,omitempty"`
+}
+
+// SandboxMetrics is what a sandbox uses, and may use.
+type SandboxMetrics struct {
+	At time.Time `json:"at"`
+	// Time that its processes computed since it was made, of all cores together; what it uses now is the growth
+	// between two answers
+	CPUMillis        int64 `json:"cpu_ms"`
+	CPULimitMillis   int64 `json:"cpu_limit_millis"` // Thousandths of a core that it may use
+	MemoryBytes      int64 `json:"memory_bytes"`     // With the cache of its files
+	MemoryLimitBytes int64 `json:"memory_limit_bytes"`
+	// Processes and threads; with a kernel of its own (gVisor) those that this kernel has on the host
+	PIDs      int64 `json:"pids"`
+	PIDsLimit int64 `json:"pids_limit"`
 }
 
 // ExecInfo is one line of the list of execs.
@@ -241,11 +259,13 @@ type ExecInfo struct {
 	Action  string `json:"action"` // exec, execute_code or skill_run
 	Subject string `json:"subject"`
 	// "running", "exited", "timeout", "oom", "killed" or "lost"
-	Status      string    `json:"status"`
-	ExitCode    *int      `json:"exit_code"`
-	Background  bool      `json:"background"`
-	StartedAt   time.Time `json:"started_at"`
-	Description string    `json:"description,omitempty"`
+	Status         string    `json:"status"`
+	ExitCode       *int      `json:"exit_code"`
+	Background     bool      `json:"background"`
+	StartedAt      time.Time `json:"started_at"`
+	Description    string    `json:"description,omitempty"`
+	DurationMillis int64     `json:"duration_ms,omitempty"` // Of an ended exec
+	Terminal       bool      `json:"terminal,omitempty"`    // It has a terminal, which a client can join
 }
 
 // CodeContext is an interpreter that keeps its variables between runs.

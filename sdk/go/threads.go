@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Thread is one thread of the caller: its sandbox, its files and its tools.
@@ -93,17 +94,35 @@ func pages[T any](ctx context.Context, c *Client, path string, query url.Values)
 
 // ThreadFilter says which threads Threads returns. Its zero value: all.
 type ThreadFilter struct {
-	Labels map[string]string
-	State  string // of the sandbox
+	User     string // administrators only, unless it is the caller; "*": all of the tenant
+	Labels   map[string]string
+	State    string // of the sandbox
+	Template string // of the sandbox
+	Text     string // in the id, the user or a value of the labels, whatever its case
+	// ActiveAfter and ActiveBefore bound the last activity; zero: they do not.
+	ActiveAfter, ActiveBefore time.Time
+	// Latest sorts by the last activity, the latest first, instead of by id. Threads of all users are sorted so.
+	Latest bool
 }
 
-// Threads returns the caller's threads.
+// Threads returns threads, the caller's unless the filter has another user.
 func (c *Client) Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadInfo, error] {
 	q := url.Values{}
 	for k, v := range f.Labels {
 		q.Add("label", k+"="+v)
 	}
+	set(q, "user", f.User)
 	set(q, "state", f.State)
+	set(q, "template", f.Template)
+	set(q, "q", f.Text)
+	for name, at := range map[string]time.Time{"active_after": f.ActiveAfter, "active_before": f.ActiveBefore} {
+		if !at.IsZero() {
+			q.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	if f.Latest {
+		q.Set("sort", "last_active_at")
+	}
 	return pages[ThreadInfo](ctx, c, "/api/threads", q)
 }
 

@@ -104,6 +104,7 @@ func (k *Keys) Authenticate(ctx context.Context, cred Credential) (sandbox.Calle
 	if err != nil {
 		return sandbox.Caller{}, k.refuse(cred, err)
 	}
+	c.MayActFor = mayActFor
 	return actFor(c, mayActFor, cred.OnBehalfOf)
 }
 

@@ -6,8 +6,10 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/access"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/overview"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/policy/replay"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
 )
@@ -21,6 +23,8 @@ type Administration struct {
 	MCPLogins  mcpLogins
 	Audit      auditLog
 	AuditProof auditProof // nil: the log is not verified here
+	// Overview is how the server goes; nil: it keeps no series.
+	Overview *overview.Server
 	// Policy are the rules; nil: there are none.
 	Policy rules
 	// Drift is what has changed of tools; nil: tools are not compared.
@@ -70,6 +74,8 @@ type rules interface {
 	// TryPolicy returns the decision of rules on a call, or on a record of the caller's tenant. An empty
 	// text means the rules in force.
 	TryPolicy(ctx context.Context, c sandbox.Caller, tenant, text string, call *policy.Sample, record string) (policy.Trial, error)
+	// Past tries rules on the calls of the caller's tenant that the audit log has.
+	Past(ctx context.Context, c sandbox.Caller, tenant, text string, q replay.Query) (replay.Report, error)
 }
 
 // secretStore keeps secrets. Nothing that it returns has a value.

@@ -51,8 +51,20 @@ func TestThreads(t *testing.T) {
 		t.Errorf("thread %v", m)
 	}
 	m = decodeBody(t, send(h, "GET", "/api/threads?label=a%3Db&label=c%3Dd%3De&state=running&limit=7&cursor=x", ""))
-	if f := w.filter; m["next_cursor"] != "next" || len(m["items"].([]any)) != 1 || f.Labels["a"] != "b" || f.Labels["c"] != "d=e" || f.State != "running" || f.Limit != 7 || f.Cursor != "x" {
+	if f := w.filter; m["next_cursor"] != "next" || m["total"] != 7.0 || len(m["items"].([]any)) != 1 || f.Latest || f.Labels["a"] != "b" || f.Labels["c"] != "d=e" || f.State != "running" || f.Limit != 7 || f.Cursor != "x" {
 		t.Errorf("list %v %+v", m, f)
+	}
+	decodeBody(t, send(h, "GET", "/api/threads?user=*&template=data&q=Report&active_after=2026-01-02T03:04:05Z&active_before=2026-02-02T03:04:05%2B01:00", ""))
+	if f := w.filter; f.User != sandbox.AllUsers || f.Template != "data" || f.Text != "Report" || !f.Latest || f.ActiveAfter.Month() != time.January || f.ActiveBefore.UTC().Hour() != 2 {
+		t.Errorf("filter %+v", f)
+	}
+	decodeBody(t, send(h, "GET", "/api/threads?user=ann&sort=last_active_at", ""))
+	if f := w.filter; f.User != "ann" || !f.Latest {
+		t.Errorf("filter %+v", f)
+	}
+	wantProblem(t, send(h, "GET", "/api/threads?sort=usage", ""), http.StatusBadRequest, "invalid")
+	if m := decodeBody(t, send(h, "GET", "/api/threads/t1/sandbox/metrics", "")); m["cpu_ms"] != 1500.0 || m["memory_limit_bytes"] != float64(1<<30) || m["pids"] != 3.0 {
+		t.Errorf("metrics %v", m)
 	}
 	for _, verb := range []string{"pause", "resume", "hibernate"} {
 		if m := decodeBody(t, send(h, "POST", "/api/threads/t1/sandbox/"+verb, "")); m["sandbox"] == nil {

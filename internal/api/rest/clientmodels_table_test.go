@@ -71,7 +71,11 @@ var clientModelTable = []clientModel{
 	{schema: "ToolCall", name: "ToolCalled", is: "is one tool call that code made.", fields: "tool status ms error"},
 	{schema: "FileChange", is: "is a file that an exec changed.", fields: "path bytes mime sha256 change"},
 	{schema: "ContextOutcome", ts: inline, is: "is what became of the context that code ran in.", fields: "context_id state detail"},
-	{schema: "LeftProcess", is: "is a process that outlived the command which started it.", fields: "pid exec_id command started_at rss_bytes"},
+	{schema: "Process", is: "is a process of a command that runs, or that outlived its command.", fields: "pid parent_pid exec_id running command started_at rss_bytes cpu_ms threads"},
+	{
+		schema: "SandboxMetrics", is: "is what a sandbox uses, and may use.",
+		fields: "at cpu_ms cpu_limit_millis memory_bytes memory_limit_bytes pids pids_limit",
+	},
 	{schema: "ExecInfo", is: "is one line of the list of execs.", fields: "exec_id action subject status exit_code background started_at"},
 	{
 		schema: "CodeContext", is: "is an interpreter that keeps its variables between runs.",

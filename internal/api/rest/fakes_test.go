@@ -168,9 +168,9 @@ func (w *world) Thread(_ context.Context, c sandbox.Caller, thread string) (sand
 	return sandbox.ThreadView{ThreadInfo: sandbox.ThreadInfo{Thread: sandbox.Thread{Owner: c.Owner, ID: thread}}}, w.see(c)
 }
 
-func (w *world) Threads(_ context.Context, c sandbox.Caller, f sandbox.ThreadFilter) ([]sandbox.ThreadView, string, error) {
+func (w *world) Threads(_ context.Context, c sandbox.Caller, f sandbox.ThreadFilter) (sandbox.ThreadList, error) {
 	w.filter = f
-	return []sandbox.ThreadView{{}}, "next", w.see(c)
+	return sandbox.ThreadList{Items: []sandbox.ThreadView{{}}, Next: "next", Total: 7}, w.see(c)
 }
 func (w *world) ReleaseSandbox(_ context.Context, c sandbox.Caller, _ string) error { return w.see(c) }
 func (w *world) DeleteThread(_ context.Context, c sandbox.Caller, _ string) error   { return w.see(c) }
@@ -180,8 +180,8 @@ func (w *world) Pause(_ context.Context, c sandbox.Caller, _ string) (sandbox.In
 func (w *world) Resume(_ context.Context, c sandbox.Caller, _ string) (sandbox.Info, error) {
 	return w.info(), w.see(c)
 }
-func (w *world) SandboxLoad(context.Context, sandbox.Caller, string) (sandbox.Load, error) {
-	return sandbox.Load{}, sandbox.Errorf(sandbox.NotSupported, "not asked for by this API")
+func (w *world) SandboxLoad(_ context.Context, c sandbox.Caller, _ string) (sandbox.Load, error) {
+	return sandbox.Load{CPU: 1500 * time.Millisecond, Memory: 7 << 20, PIDs: 3, Limits: sandbox.Limits{CPUMillis: 2000, MemoryBytes: 1 << 30, PIDs: 256}}, w.see(c)
 }
 
 func (w *world) Hibernate(_ context.Context, c sandbox.Caller, _ string, force bool) (sandbox.Info, error) {
@@ -267,8 +267,8 @@ func (w *world) JoinTerminal(_ context.Context, c sandbox.Caller, _, exec string
 	}
 	return w.see(c)
 }
-func (w *world) Processes(context.Context, sandbox.Caller, string) ([]sandbox.LeftProcess, error) {
-	return []sandbox.LeftProcess{{PID: 12, ExecID: "e1", Command: "python3 -m http.server", RSSBytes: 1 << 20}}, nil
+func (w *world) Processes(context.Context, sandbox.Caller, string, bool) ([]sandbox.Process, error) {
+	return []sandbox.Process{{PID: 12, ExecID: "e1", Command: "python3 -m http.server", RSSBytes: 1 << 20}}, nil
 }
 
 func (w *world) KillProcess(_ context.Context, _ sandbox.Caller, _ string, pid int) error {

@@ -24,6 +24,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/files"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/forward"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/idempotency"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/overview"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -219,6 +220,7 @@ func (s *server) administration(api *route.API, a *access.Authenticator) {
 	secretRoutes{o.Secrets}.add(api)
 	approvalRoutes{o.Approvals}.add(api)
 	usageRoutes{o.Limits}.add(api)
+	overview.Routes{Server: o.Overview}.Add(api)
 	auditRoutes{o.Audit, a, s.follows, s.heartbeat, o.Log}.add(api)
 }
 

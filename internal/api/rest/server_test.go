@@ -486,6 +486,7 @@ GET /api/marketplaces listMarketplaces agent,developer,admin
 GET /api/mcp/drift listToolDrift developer,admin
 GET /api/mcp/servers listMCPServers operator
 GET /api/mcp/servers/{name}/tools listMCPServerTools operator
+GET /api/overview getOverview operator
 GET /api/packs listPacks admin
 GET /api/packs/keys listPackKeys operator
 GET /api/packs/{id} getPack admin
@@ -518,6 +519,7 @@ GET /api/threads/{thread}/files/watch watchFiles agent,developer,admin
 GET /api/threads/{thread}/processes listProcesses agent,developer,admin
 GET /api/threads/{thread}/prompt getPrompt agent,developer,admin
 GET /api/threads/{thread}/pty joinTerminal agent,developer,admin
+GET /api/threads/{thread}/sandbox/metrics sandboxMetrics agent,developer,admin
 GET /api/threads/{thread}/servers listToolServers agent,developer,admin
 GET /api/threads/{thread}/servers/{name}/tools listServerTools agent,developer,admin
 GET /api/threads/{thread}/skills searchSkills agent,developer,admin
@@ -540,6 +542,7 @@ POST /api/mcp/servers/{name}/login/finish finishMCPLogin developer,admin
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer operator
 POST /api/packs/keys addPackKey operator
 POST /api/plugins/install installPlugin developer,admin
+POST /api/policy/replay replayPolicy admin
 POST /api/policy/test testPolicy admin
 POST /api/secrets/rotate rotateSecrets operator
 POST /api/skills/install installSkill developer,admin

@@ -62,14 +62,30 @@ type sandboxOnly struct {
 }
 
 type listThreadsIn struct {
-	Label  []string `query:"label,explode" maxItems:"16" doc:"key=value; all have to fit"`
-	State  string   `query:"state" enum:"starting,running,paused,stopping,lost,hibernated" doc:"State of the sandbox"`
-	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	Cursor string   `query:"cursor" maxLength:"512"`
+	User         string    `query:"user" maxLength:"128" doc:"Administrators only, unless it is the caller; * for all users of the tenant"`
+	Label        []string  `query:"label,explode" maxItems:"16" doc:"key=value; all have to fit"`
+	State        string    `query:"state" enum:"starting,running,paused,stopping,lost,hibernated" doc:"State of the sandbox"`
+	Template     string    `query:"template" maxLength:"128" doc:"Template of the sandbox"`
+	Text         string    `query:"q" maxLength:"200" doc:"Text that is in the id, the user or a value of the labels, whatever its case"`
+	ActiveAfter  time.Time `query:"active_after" doc:"RFC 3339; the last activity is not before it"`
+	ActiveBefore time.Time `query:"active_before" doc:"RFC 3339; the last activity is not after it"`
+	Sort         string    `query:"sort" enum:"thread_id,last_active_at" doc:"By name, or the latest activity first; by name when absent, of all users by activity"`
+	Limit        int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Cursor       string    `query:"cursor" maxLength:"512"`
+}
+
+// threadPage is a page of threads.
+type threadPage struct {
+	Items      []sandbox.ThreadView `json:"items"`
+	NextCursor string               `json:"next_cursor,omitempty" doc:"Send it as cursor to get the rest; not there at the end. A page may be shorter than limit, even empty, and have one"`
+	Total      int64                `json:"total,omitempty" doc:"How many threads there are, whatever the filter; in the first page only"`
 }
 
 func (in *listThreadsIn) filter() (sandbox.ThreadFilter, error) {
-	f := sandbox.ThreadFilter{State: sandbox.State(in.State), Limit: in.Limit, Cursor: in.Cursor}
+	f := sandbox.ThreadFilter{
+		User: in.User, State: sandbox.State(in.State), Template: in.Template, Text: in.Text, ActiveAfter: in.ActiveAfter, ActiveBefore: in.ActiveBefore,
+		Latest: in.Sort == "last_active_at" || in.Sort == "" && in.User == sandbox.AllUsers, Limit: in.Limit, Cursor: in.Cursor,
+	}
 	for _, l := range in.Label {
 		k, v, ok := strings.Cut(l, "=")
 		if !ok || k == "" {
@@ -87,7 +103,7 @@ func (s threadRoutes) add(api *route.API) {
 	op := route.On(http.MethodPut, "/api/threads/{thread}/sandbox", "acquireSandbox", route.TagThreads, route.Agents.At(route.Holder), "Give the thread a sandbox: 200 when it is ready, 202 while it starts")
 	route.Register(api, route.Also[sandboxAnswer](api, op, "202", "It starts"), s.acquire)
 	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}", "getThread", route.TagThreads, route.Agents.At(route.Owner), "One thread"), s.thread)
-	route.Register(api, route.On(http.MethodGet, "/api/threads", "listThreads", route.TagThreads, route.Agents, "The caller's threads"), s.listThreads)
+	route.Register(api, route.On(http.MethodGet, "/api/threads", "listThreads", route.TagThreads, route.Agents, "The caller's threads, or for administrators those of another user or of the tenant"), s.listThreads)
 	route.Register(api, route.On(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", route.TagThreads, route.Agents.At(route.Owner), "End the sandbox; the workspace stays"),
 		func(ctx context.Context, in *route.ThreadIn) (*struct{}, error) {
 			return nil, s.sandboxes.ReleaseSandbox(ctx, exchange.CallerOf(ctx), in.Thread)
@@ -100,6 +116,8 @@ func (s threadRoutes) add(api *route.API) {
 	s.stateRoute(api, "resume", "Go on after a pause or hibernation", s.sandboxes.Resume)
 	route.Register(api, route.On(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", route.TagThreads, route.Agents.At(route.Holder),
 		"End the container and keep the files and what the sandbox was: the next call that needs one starts it again; 409 while execs run"), s.hibernate)
+	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}/sandbox/metrics", "sandboxMetrics", route.TagThreads, route.Agents.At(route.Owner),
+		"What the sandbox uses now; it starts none. 409 when it is hibernated, 501 where the driver does not measure it"), s.sandboxMetrics)
 	route.Register(api, route.On(http.MethodGet, "/api/templates", "listTemplates", route.TagThreads, route.Agents, "Kinds of sandbox that can be asked for"),
 		func(_ context.Context, in *route.ListIn) (*route.Body[route.Page[sandbox.Template]], error) {
 			return route.PageIn(*in, s.sandboxes.Templates(), templateKey)
@@ -159,19 +177,42 @@ func (s threadRoutes) thread(ctx context.Context, in *route.ThreadIn) (*route.Bo
 	return route.BodyOf(labelled(v)), nil
 }
 
-func (s threadRoutes) listThreads(ctx context.Context, in *listThreadsIn) (*route.Body[route.Page[sandbox.ThreadView]], error) {
+func (s threadRoutes) listThreads(ctx context.Context, in *listThreadsIn) (*route.Body[threadPage], error) {
 	f, err := in.filter()
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := s.threads.Threads(ctx, exchange.CallerOf(ctx), f)
+	list, err := s.threads.Threads(ctx, exchange.CallerOf(ctx), f)
 	if err != nil {
 		return nil, err
 	}
-	for i := range items {
-		items[i] = labelled(items[i])
+	page := threadPage{Items: make([]sandbox.ThreadView, len(list.Items)), NextCursor: list.Next, Total: list.Total}
+	for i, v := range list.Items {
+		page.Items[i] = labelled(v)
 	}
-	return route.PageOf(items, next), nil
+	return route.BodyOf(page), nil
+}
+
+// sandboxMetrics is what a sandbox uses.
+type sandboxMetrics struct {
+	At               time.Time `json:"at"`
+	CPUMillis        int64     `json:"cpu_ms" doc:"Time that its processes computed since it was made, of all cores together; what it uses now is the growth between two answers"`
+	CPULimitMillis   int64     `json:"cpu_limit_millis" doc:"Thousandths of a core that it may use"`
+	MemoryBytes      int64     `json:"memory_bytes" doc:"With the cache of its files"`
+	MemoryLimitBytes int64     `json:"memory_limit_bytes"`
+	PIDs             int64     `json:"pids" doc:"Processes and threads; with a kernel of its own (gVisor) those that this kernel has on the host"`
+	PIDsLimit        int64     `json:"pids_limit"`
+}
+
+func (s threadRoutes) sandboxMetrics(ctx context.Context, in *route.ThreadIn) (*route.Body[sandboxMetrics], error) {
+	l, err := s.sandboxes.SandboxLoad(ctx, exchange.CallerOf(ctx), in.Thread)
+	if err != nil {
+		return nil, err
+	}
+	return route.BodyOf(sandboxMetrics{
+		At: l.At, CPUMillis: l.CPU.Milliseconds(), CPULimitMillis: l.Limits.CPUMillis, MemoryBytes: l.Memory, MemoryLimitBytes: l.Limits.MemoryBytes,
+		PIDs: l.PIDs, PIDsLimit: l.Limits.PIDs,
+	}), nil
 }
 
 // labelled shows a thread without labels as having none, not null.

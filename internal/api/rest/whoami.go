@@ -15,6 +15,7 @@ type principal struct {
 	Actor        string   `json:"actor" doc:"The user of the credential itself"`
 	Role         string   `json:"role" enum:"agent,developer,admin,auditor"`
 	Operator     bool     `json:"operator" doc:"Administers what all tenants share"`
+	MayActFor    bool     `json:"may_act_for" doc:"The credential may name other users of the tenant in On-Behalf-Of, with the role developer at most"`
 	Method       string   `json:"method" enum:"none,key,jwt" doc:"What shows who the caller is: a key or an identity provider's token; none: the server wants no credential"`
 	Capabilities []string `json:"capabilities" doc:"Names that tools may require"`
 	Threads      []string `json:"threads,omitempty" doc:"The only threads that the credential is good for: names, or prefix*; all when absent"`
@@ -28,7 +29,7 @@ func (s whoamiRoutes) add(api *route.API) {
 		func(ctx context.Context, _ *struct{}) (*route.Body[principal], error) {
 			c := exchange.CallerOf(ctx)
 			p := principal{
-				Tenant: c.Tenant, User: c.User, Actor: c.Actor, Role: string(c.Role), Operator: c.Operator, Method: c.Method,
+				Tenant: c.Tenant, User: c.User, Actor: c.Actor, Role: string(c.Role), Operator: c.Operator, MayActFor: c.MayActFor, Method: c.Method,
 				Capabilities: c.Capabilities, Threads: c.Threads,
 			}
 			if p.Capabilities == nil {

@@ -17,6 +17,7 @@ import type {
   ExecResult,
   Prompt,
   Sandbox,
+  SandboxMetrics,
   Skill,
   SkillFile,
   SkillFound,
@@ -31,7 +32,7 @@ import type {
   TypedCommand,
   VirtualSkill,
 } from "./models.js";
-import type { AuditFilter, ToolQuery } from "./queries.js";
+import type { AuditFilter, ThreadFilter, ToolQuery } from "./queries.js";
 import { path, sleep, Transport, type CallOptions, type Options, type Query, type Request } from "./transport.js";
 
 /** The client of one server. */
@@ -48,10 +49,11 @@ export class Skerry {
     return new Thread(this.#t, id);
   }
 
-  /** The caller's threads. */
-  threads(filter: { labels?: Record<string, string>; state?: string } = {}, o: CallOptions = {}): AsyncGenerator<ThreadInfo, void, void> {
-    const label = Object.entries(filter.labels ?? {}).map(([k, v]) => `${k}=${v}`);
-    return this.#pages(path("threads"), { label, state: filter.state }, o);
+  /** The caller's threads; for administrators those of another user, or with user "*" of the tenant. */
+  threads(filter: ThreadFilter = {}, o: CallOptions = {}): AsyncGenerator<ThreadInfo, void, void> {
+    const { labels, text, activeAfter, activeBefore, ...rest } = filter;
+    const label = Object.entries(labels ?? {}).map(([k, v]) => `${k}=${v}`);
+    return this.#pages(path("threads"), { label, q: text, active_after: activeAfter?.toISOString(), active_before: activeBefore?.toISOString(), ...rest }, o);
   }
 
   /** Kinds of sandbox that can be asked for. */
@@ -171,6 +173,11 @@ export class Thread extends Runs {
 
   info(o: CallOptions = {}): Promise<ThreadInfo> {
     return this.t.call({ method: "GET", path: path("threads", this.id) }, o);
+  }
+
+  /** What the sandbox uses now. It starts none. */
+  metrics(o: CallOptions = {}): Promise<SandboxMetrics> {
+    return this.#t.call({ method: "GET", path: path("threads", this.id, "sandbox", "metrics") }, o);
   }
 
   /** Stops the sandbox's processes until resume or the next exec. */

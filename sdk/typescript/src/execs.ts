@@ -1,6 +1,6 @@
 import * as constants from "./constants.js";
 import { LostError, SkerryError } from "./errors.js";
-import type { Approval, Code, Command, ExecInfo, ExecResult, LeftProcess, Script } from "./models.js";
+import type { Approval, Code, Command, ExecInfo, ExecResult, Process, Script } from "./models.js";
 import { decoded, toBase64, type Message } from "./sse.js";
 import { Terminal } from "./terminal.js";
 import { notConnected } from "./repeat.js";
@@ -182,9 +182,10 @@ export class Runs {
     return (await this.t.call<{ items: ExecInfo[] }>({ method: "GET", path: path("threads", this.id, "execs") }, o)).items;
   }
 
-  /** The processes that commands with `leave_processes` left. */
-  async processes(o: CallOptions = {}): Promise<LeftProcess[]> {
-    return (await this.t.call<{ items: LeftProcess[] }>({ method: "GET", path: path("threads", this.id, "processes") }, o)).items;
+  /** The processes that commands with `leave_processes` left; with `all` also those of commands that run, 512 at most. */
+  async processes(o: CallOptions & { all?: boolean } = {}): Promise<Process[]> {
+    const query = o.all ? { all: "true" } : undefined;
+    return (await this.t.call<{ items: Process[] }>({ method: "GET", path: path("threads", this.id, "processes"), query }, o)).items;
   }
 
   /** Ends one of them, with all below it. */

@@ -243,13 +243,38 @@ export interface FileChange {
   change: string;
 }
 
-/** A process that outlived the command which started it. */
-export interface LeftProcess {
+/** A process of a command that runs, or that outlived its command. */
+export interface Process {
   pid: number;
+  parent_pid?: number;
   exec_id: string;
+  /** Its exec runs; false: it outlived its exec */
+  running: boolean;
+  /** As the process tells it, secrets hidden */
   command: string;
   started_at?: string;
   rss_bytes: number;
+  /** Time that it computed */
+  cpu_ms?: number;
+  threads?: number;
+}
+
+/** What a sandbox uses, and may use. */
+export interface SandboxMetrics {
+  at: string;
+  /**
+   * Time that its processes computed since it was made, of all cores together; what it uses now is the growth
+   * between two answers
+   */
+  cpu_ms: number;
+  /** Thousandths of a core that it may use */
+  cpu_limit_millis: number;
+  /** With the cache of its files */
+  memory_bytes: number;
+  memory_limit_bytes: number;
+  /** Processes and threads; with a kernel of its own (gVisor) those that this kernel has on the host */
+  pids: number;
+  pids_limit: number;
 }
 
 /** One line of the list of execs. */
@@ -263,6 +288,10 @@ export interface ExecInfo {
   background: boolean;
   started_at: string;
   description?: string;
+  /** Of an ended exec */
+  duration_ms?: number;
+  /** It has a terminal, which a client can join */
+  terminal?: boolean;
 }
 
 /** An interpreter that keeps its variables between runs. */

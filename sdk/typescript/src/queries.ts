@@ -25,6 +25,23 @@ export interface ToolQuery {
   output_schema?: boolean;
 }
 
+/** Which threads. Without anything: all of the caller. */
+export interface ThreadFilter {
+  /** Administrators only, unless it is the caller; "*": all users of the tenant. */
+  user?: string;
+  labels?: Record<string, string>;
+  /** State of the sandbox. */
+  state?: string;
+  /** Template of the sandbox. */
+  template?: string;
+  /** In the id, the user or a value of the labels, whatever its case. */
+  text?: string;
+  activeAfter?: Date;
+  activeBefore?: Date;
+  /** By name, or the latest activity first, which is the order of all users' threads. */
+  sort?: "thread_id" | "last_active_at";
+}
+
 export interface AuditFilter {
   thread?: string;
   user?: string;

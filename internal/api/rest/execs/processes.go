@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
-// processRoutes are the routes of processes that outlived their execs.
+// processRoutes are the routes of processes.
 type processRoutes struct {
 	api       *route.API
 	processes service.Processes
@@ -19,9 +19,13 @@ type processRoutes struct {
 
 func (s processRoutes) add() {
 	const list = "/api/threads/{thread}/processes"
-	route.Register(s.api, route.On(http.MethodGet, list, "listProcesses", route.TagRun, route.Agents.At(route.Owner), "Processes that commands with leave_processes left, by their pids"),
-		func(ctx context.Context, in *route.ThreadListIn) (*route.Body[route.Page[sandbox.LeftProcess]], error) {
-			items, err := s.processes.Processes(ctx, exchange.CallerOf(ctx), in.Thread)
+	route.Register(s.api, route.On(http.MethodGet, list, "listProcesses", route.TagRun, route.Agents.At(route.Owner), "Processes that commands with leave_processes left, by their pids; with all=true those of running execs as well, 512 at most"),
+		func(ctx context.Context, in *struct {
+			route.ThreadListIn
+			All bool `query:"all" doc:"Also processes of execs that run"`
+		},
+		) (*route.Body[route.Page[sandbox.Process]], error) {
+			items, err := s.processes.Processes(ctx, exchange.CallerOf(ctx), in.Thread, in.All)
 			if err != nil {
 				return nil, err
 			}
@@ -41,4 +45,4 @@ func (s processRoutes) add() {
 		})
 }
 
-func processKey(p sandbox.LeftProcess) string { return strconv.Itoa(p.PID) }
+func processKey(p sandbox.Process) string { return strconv.Itoa(p.PID) }

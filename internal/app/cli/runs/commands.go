@@ -19,7 +19,7 @@ import (
 
 // Commands are those on what runs in a thread, and on its files.
 func Commands(api *client.Client) []*cobra.Command {
-	return []*cobra.Command{newPs(api), newLogs(api), newKill(api), newCp(api)}
+	return []*cobra.Command{newPs(api), newTop(api), newLogs(api), newKill(api), newCp(api)}
 }
 
 func newPs(api *client.Client) *cobra.Command {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
@@ -43,6 +44,31 @@ class CodeOptions(TypedDict, total=False):
     env: Mapping[str, str] | None
     env_secrets: Mapping[str, str] | None
     redact_env: bool | None
+
+
+class ThreadOptions(TypedDict, total=False):
+    """Which threads. state and template are the sandbox's; text is in the id, the user or a value of the labels.
+
+    sort is thread_id, or last_active_at for the latest activity first, which is the order of all users' threads.
+    """
+
+    user: str | None
+    state: str | None
+    template: str | None
+    text: str | None
+    active_after: datetime | None
+    active_before: datetime | None
+    sort: Literal["thread_id", "last_active_at"] | None
+
+
+def thread_params(options: ThreadOptions) -> dict[str, Any]:
+    params = given(**options)
+    if "text" in params:
+        params["q"] = params.pop("text")
+    for name in ("active_after", "active_before"):
+        if name in params:
+            params[name] = params[name].astimezone().isoformat()
+    return params
 
 
 def given(**fields: Any) -> dict[str, Any]:

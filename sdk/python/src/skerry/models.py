@@ -156,6 +156,14 @@ class DenoPermissions(Model):
     allow_write: list[str]
 
 
+class DiskRoom(Model):
+    free_bytes: int
+    """
+    For the server; what is reserved for root is not free
+    """
+    total_bytes: int
+
+
 class DiskUsage(Model):
     bytes: int
     files: int
@@ -166,15 +174,29 @@ class Edited(Model):
     path: str
 
 
+class Effects(Model):
+    allow: int
+    deny: int
+    require_approval: int
+
+
 class ExecInfo(Model):
     action: str
     background: bool
     description: str | None = None
+    duration_ms: int | None = None
+    """
+    Of an ended exec
+    """
     exec_id: str
     exit_code: int | None
     started_at: AwareDatetime
     status: str
     subject: str
+    terminal: bool | None = None
+    """
+    It has a terminal, which a client can join
+    """
 
 
 class ExecUsage(Model):
@@ -273,14 +295,6 @@ class Key(Model):
     user: str
 
 
-class LeftProcess(Model):
-    command: str
-    exec_id: str
-    pid: int
-    rss_bytes: int
-    started_at: AwareDatetime | None = None
-
-
 class Limit(Model):
     free_at: AwareDatetime | None = None
     limit: str
@@ -372,6 +386,21 @@ class McpServer(Model):
     """
 
 
+class NamedSeries(Model):
+    kind: str
+    """
+    level: the most in a step; count: what was counted in it
+    """
+    name: str
+    """
+    sandboxes_starting, sandboxes_running, sandboxes_paused, execs_running, queue, pool and audit_lag are levels; execs, execs_failed, execs_nonzero, tool_calls, tool_errors, requests, request_errors, starts, start_failures and refused are counted
+    """
+    values: list[int]
+    """
+    One for each of times
+    """
+
+
 class PackKey(Model):
     capabilities: list[str] | None = None
     """
@@ -444,14 +473,6 @@ class PageHead(Model):
 
 class PageKey(Model):
     items: list[Key]
-    next_cursor: str | None = None
-    """
-    Send it as cursor to get the rest; not there at the end
-    """
-
-
-class PageLeftProcess(Model):
-    items: list[LeftProcess]
     next_cursor: str | None = None
     """
     Send it as cursor to get the rest; not there at the end
@@ -563,6 +584,19 @@ class Pool(Model):
     target: int
 
 
+class PoolLevels(Model):
+    starting: int
+    target: int
+    """
+    Of all servers together
+    """
+    template: str
+    waiting: int
+    """
+    Sandboxes of this server that wait for a thread
+    """
+
+
 class Principal(Model):
     actor: str
     """
@@ -571,6 +605,10 @@ class Principal(Model):
     capabilities: list[str]
     """
     Names that tools may require
+    """
+    may_act_for: bool
+    """
+    The credential may name other users of the tenant in On-Behalf-Of, with the role developer at most
     """
     method: str
     """
@@ -616,6 +654,27 @@ class Problem(Model):
     """
     urn:skerry:error:<code>
     """
+
+
+class Process(Model):
+    command: str
+    """
+    As the process tells it, secrets hidden
+    """
+    cpu_ms: int | None = None
+    """
+    Time that it computed
+    """
+    exec_id: str
+    parent_pid: int | None = None
+    pid: int
+    rss_bytes: int
+    running: bool
+    """
+    Its exec runs; false: it outlived its exec
+    """
+    started_at: AwareDatetime | None = None
+    threads: int | None = None
 
 
 class PtySize(Model):
@@ -703,6 +762,28 @@ class Sample(Model):
     """
 
 
+class SandboxMetrics(Model):
+    at: AwareDatetime
+    cpu_limit_millis: int
+    """
+    Thousandths of a core that it may use
+    """
+    cpu_ms: int
+    """
+    Time that its processes computed since it was made, of all cores together; what it uses now is the growth between two answers
+    """
+    memory_bytes: int
+    """
+    With the cache of its files
+    """
+    memory_limit_bytes: int
+    pids: int
+    """
+    Processes and threads; with a kernel of its own (gVisor) those that this kernel has on the host
+    """
+    pids_limit: int
+
+
 class Secret(Model):
     changed_at: AwareDatetime | None = None
     changed_by: str | None = None
@@ -723,6 +804,61 @@ class SecretRotation(Model):
     """
     Values that were encrypted anew
     """
+
+
+class ServerLevels(Model):
+    audit_failing: bool
+    """
+    The audit log cannot be written, or its disk is full
+    """
+    audit_lag: int
+    """
+    Audit records that are on the disk and not yet in Redis
+    """
+    audit_unsigned: int
+    """
+    Audit records behind the last signature
+    """
+    execs: int
+    """
+    That run
+    """
+    max_sandboxes: int
+    """
+    0: no bound
+    """
+    pools: list[PoolLevels]
+    queue: int
+    """
+    Requests that wait for a place
+    """
+    sandboxes: dict[str, int]
+    """
+    By state
+    """
+
+
+class ServerOverview(Model):
+    disk: DiskRoom | None = None
+    now: ServerLevels
+    replica: str
+    """
+    The server that answers; each keeps its own
+    """
+    series: list[NamedSeries]
+    started_at: AwareDatetime
+    """
+    Since when it counts: a restart begins anew
+    """
+    step_s: int
+    """
+    Length of a step, in seconds
+    """
+    times: list[int]
+    """
+    Ends of the steps, in Unix seconds, the oldest first
+    """
+    version: str
 
 
 class Skill(Model):
@@ -1221,6 +1357,24 @@ class AuditVerification(Model):
     writers: list[AuditWriter] | None = None
 
 
+class ChangedCall(Model):
+    action: str
+    now: str
+    record: str
+    """
+    Id of its audit record
+    """
+    rules: list[Reason] | None = None
+    """
+    Those that decide then; none: the default
+    """
+    subject: str
+    then: str
+    thread_id: str
+    ts: AwareDatetime
+    user: str
+
+
 class ExecResult(Model):
     context: ContextOutcome | None = None
     detail: str | None = None
@@ -1349,6 +1503,14 @@ class PagePluginCommand(Model):
     """
 
 
+class PageProcess(Model):
+    items: list[Process]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
 class PageToolDrift(Model):
     items: list[ToolDrift]
     next_cursor: str | None = None
@@ -1414,6 +1576,43 @@ class Prompt(Model):
     """
     A digest of the rest: it changes when what is answered does, and is the same on each server. The ETag has it, too
     """
+
+
+class Report(Model):
+    calls: int
+    """
+    That were tried
+    """
+    changed: int
+    """
+    Calls on which the rules that are tried say something else than those in force
+    """
+    items: list[ChangedCall]
+    """
+    Calls with another effect, the newest first; 200 at most
+    """
+    notes: list[str]
+    """
+    What may have been otherwise when the calls were made
+    """
+    now: Effects
+    """
+    What the rules in force say
+    """
+    partial: bool | None = None
+    """
+    It stopped at a bound of 50,000 records or ten seconds: since says how far it came
+    """
+    since: AwareDatetime
+    then: Effects
+    """
+    What the rules that are tried say
+    """
+    unread: int | None = None
+    """
+    Calls whose arguments were not kept whole, on which nothing was tried
+    """
+    until: AwareDatetime
 
 
 class Sandbox(Model):
@@ -1505,6 +1704,18 @@ class ThreadEvent(Model):
     """
 
 
+class ThreadPage(Model):
+    items: list[Thread]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end. A page may be shorter than limit, even empty, and have one
+    """
+    total: int | None = None
+    """
+    How many threads there are, whatever the filter; in the first page only
+    """
+
+
 class Trial(Model):
     call: Sample
     """
@@ -1530,14 +1741,6 @@ class PagePlugin(Model):
 
 class PageTemplate(Model):
     items: list[Template]
-    next_cursor: str | None = None
-    """
-    Send it as cursor to get the rest; not there at the end
-    """
-
-
-class PageThreadView(Model):
-    items: list[Thread]
     next_cursor: str | None = None
     """
     Send it as cursor to get the rest; not there at the end

@@ -14,7 +14,7 @@ from skerry import _constants as constants
 from skerry import errors, models
 from skerry._async.thread import Thread
 from skerry._async.transport import Transport
-from skerry._options import given
+from skerry._options import ThreadOptions, given, thread_params
 
 
 class AsyncClient:
@@ -60,8 +60,9 @@ class AsyncClient:
         """A thread by its name. No call is made."""
         return Thread(self._transport, thread_id)
 
-    async def threads(self, *, labels: Mapping[str, str] | None = None, state: str | None = None) -> AsyncIterator[models.Thread]:
-        params = {"label": [f"{k}={v}" for k, v in (labels or {}).items()] or None, "state": state}
+    async def threads(self, *, labels: Mapping[str, str] | None = None, **options: Unpack[ThreadOptions]) -> AsyncIterator[models.Thread]:
+        """The caller's threads; for administrators those of another user, or with user="*" of the tenant."""
+        params = {"label": [f"{k}={v}" for k, v in (labels or {}).items()] or None} | thread_params(options)
         async for item in self._pages("/api/threads", params):
             yield models.Thread.model_validate(item)
 

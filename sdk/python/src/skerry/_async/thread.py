@@ -138,9 +138,13 @@ class Thread:
     async def execs(self) -> Sequence[models.ExecInfo]:
         return models.PageExecInfo.model_validate(await self._get("/execs")).items
 
-    async def processes(self) -> Sequence[models.LeftProcess]:
-        """What commands with leave_processes left."""
-        return models.PageLeftProcess.model_validate(await self._get("/processes")).items
+    async def processes(self, *, all: bool = False) -> Sequence[models.Process]:
+        """What commands with leave_processes left; with all also the processes of commands that run, 512 at most."""
+        return models.PageProcess.model_validate(await self._get("/processes?all=true" if all else "/processes")).items
+
+    async def metrics(self) -> models.SandboxMetrics:
+        """What the sandbox uses now. It starts none."""
+        return models.SandboxMetrics.model_validate(await self._get("/sandbox/metrics"))
 
     async def kill_process(self, pid: int) -> None:
         """Ends a process that a command left, with all below it."""

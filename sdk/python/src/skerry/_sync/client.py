@@ -13,7 +13,7 @@ import httpx
 
 from skerry import _constants as constants
 from skerry import errors, models
-from skerry._options import given
+from skerry._options import ThreadOptions, given, thread_params
 from skerry._sync.thread import Thread
 from skerry._sync.transport import Transport
 
@@ -61,8 +61,9 @@ class Client:
         """A thread by its name. No call is made."""
         return Thread(self._transport, thread_id)
 
-    def threads(self, *, labels: Mapping[str, str] | None = None, state: str | None = None) -> Iterator[models.Thread]:
-        params = {"label": [f"{k}={v}" for k, v in (labels or {}).items()] or None, "state": state}
+    def threads(self, *, labels: Mapping[str, str] | None = None, **options: Unpack[ThreadOptions]) -> Iterator[models.Thread]:
+        """The caller's threads; for administrators those of another user, or with user="*" of the tenant."""
+        params = {"label": [f"{k}={v}" for k, v in (labels or {}).items()] or None} | thread_params(options)
         for item in self._pages("/api/threads", params):
             yield models.Thread.model_validate(item)
 
