@@ -1,12 +1,13 @@
 import type { AnyRoute } from "@tanstack/react-router";
 import type { Role } from "../session/session";
+import { overviewPage } from "./overview/route";
 import { threadsPage } from "./threads/route";
 import { threadPage } from "./thread/route";
 
 /** An entry of the navigation. `roles` may read what the page shows. */
 export interface Nav {
   label: string;
-  to: "/threads";
+  to: "/overview" | "/threads";
   roles: readonly Role[];
 }
 
@@ -16,7 +17,7 @@ export interface Page {
 }
 
 // A page is a folder with a route.ts, and a line here.
-export const pages = [threadsPage, threadPage] as const satisfies readonly Page[];
+export const pages = [overviewPage, threadsPage, threadPage] as const satisfies readonly Page[];
 
 /** What of the navigation a role sees. The server refuses the rest anyway. */
 export function navOf(role: Role | undefined): Nav[] {

@@ -12,6 +12,8 @@ export interface Principal {
   actor: string;
   role: Role;
   operator: boolean;
+  /** The key may act for other users of the tenant. */
+  may_act_for: boolean;
   method: "none" | "key" | "jwt";
   capabilities: string[];
   /** The only threads that the key is good for; all when absent. */
@@ -47,14 +49,18 @@ const watchedFetch: typeof fetch = async (input, init) => {
   return answer;
 };
 
-function connect(): Skerry {
-  return new Skerry({ server: location.origin, key, fetch: watchedFetch, webSocket: BrowserSocket, patienceMs: 4_000 });
+function connect(onBehalfOf?: string): Skerry {
+  return new Skerry({ server: location.origin, key, fetch: watchedFetch, webSocket: BrowserSocket, patienceMs: 4_000, ...(onBehalfOf === undefined ? {} : { onBehalfOf }) });
 }
+
+// Clients that act for other users, by these.
+const acting = new Map<string, Skerry>();
 
 function forget(expired: boolean): void {
   key = "";
   sessionStorage.removeItem(kept);
   client = connect();
+  acting.clear();
   queries.clear();
   set({ principal: undefined, expired });
 }
@@ -71,6 +77,13 @@ export const session = {
   /** The client of the server, with the key of the session. */
   get client(): Skerry {
     return client;
+  },
+  /** The client for what belongs to a user: of another one than the caller it acts for that one. */
+  clientOf(user: string | undefined): Skerry {
+    if (user === undefined || user === state.principal?.user) return client;
+    const known = acting.get(user) ?? connect(user);
+    acting.set(user, known);
+    return known;
   },
   /** What to do when the session ends by itself. */
   onExpired(run: () => void): void {
@@ -100,6 +113,7 @@ export const session = {
     if (keep) sessionStorage.setItem(kept, secret);
     else sessionStorage.removeItem(kept);
     client = connect();
+    acting.clear();
     queries.clear();
     set({ principal, expired: false });
     return principal;
@@ -112,6 +126,6 @@ export const session = {
 /** Who the caller is. Pages behind the login only. */
 export function usePrincipal(): Principal {
   const { principal } = useSyncExternalStore(session.subscribe, () => state);
-  if (principal === undefined) return { tenant: "", user: "", actor: "", role: "auditor", operator: false, method: "none", capabilities: [] };
+  if (principal === undefined) return { tenant: "", user: "", actor: "", role: "auditor", operator: false, may_act_for: false, method: "none", capabilities: [] };
   return principal;
 }

@@ -2,30 +2,31 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { stderrBytes, stdoutBytes, type ExecInfo, type ExecResult } from "@skerry/client";
 import { useCallback, type ReactNode } from "react";
-import { session } from "../../session/session";
 import { Button } from "../../ui/Button";
 import { Failure } from "../../ui/Failure";
 import { bytes, duration, Time } from "../../ui/format";
 import { Skeleton } from "../../ui/Skeleton";
 import { Outcome } from "../../ui/State";
 import { LiveOutput, Output } from "./Output";
+import type { Owned } from "./owned";
 
 interface Props {
   thread: string;
+  owned: Owned;
   exec: string;
   info: ExecInfo | undefined;
 }
 
-export function ExecDetail({ thread, exec, info }: Props) {
+export function ExecDetail({ thread, owned, exec, info }: Props) {
   const known = useQueryClient();
-  const result = useQuery({ queryKey: ["thread", thread, "exec", exec], queryFn: ({ signal }) => session.client.thread(thread).execById(exec).result({ signal }), staleTime: Infinity });
-  const kill = useMutation({ mutationFn: () => session.client.thread(thread).execById(exec).kill() });
+  const result = useQuery({ queryKey: [...owned.known, "exec", exec], queryFn: ({ signal }) => owned.thread.execById(exec).result({ signal }), staleTime: Infinity });
+  const kill = useMutation({ mutationFn: () => owned.thread.execById(exec).kill() });
   const ended = useCallback(
     (r: ExecResult) => {
-      known.setQueryData(["thread", thread, "exec", exec], r);
-      void known.invalidateQueries({ queryKey: ["thread", thread, "execs"] });
+      known.setQueryData([...owned.known, "exec", exec], r);
+      void known.invalidateQueries({ queryKey: [...owned.known, "execs"] });
     },
-    [known, thread, exec],
+    [known, owned, exec],
   );
   const r = result.data;
   return (
@@ -74,7 +75,7 @@ export function ExecDetail({ thread, exec, info }: Props) {
             )}
           </dl>
           {r.detail !== undefined && r.detail !== "" && <p className="note">{r.detail}</p>}
-          {r.status === "running" ? <LiveOutput thread={thread} exec={exec} onEnd={ended} /> : <Result thread={thread} r={r} />}
+          {r.status === "running" ? <LiveOutput thread={owned.thread} exec={exec} onEnd={ended} /> : <Result thread={thread} r={r} />}
         </>
       )}
     </section>

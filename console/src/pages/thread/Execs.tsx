@@ -2,14 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import type { ExecInfo } from "@skerry/client";
 import { useMemo } from "react";
-import { session } from "../../session/session";
 import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
-import { Time } from "../../ui/format";
+import { duration, Time } from "../../ui/format";
 import { Grid, type Columns } from "../../ui/Grid";
 import { Skeleton } from "../../ui/Skeleton";
 import { Outcome } from "../../ui/State";
 import { ExecDetail } from "./ExecDetail";
+import { useOwned } from "./owned";
 
 const route = getRouteApi("/app/threads/$thread/");
 
@@ -26,6 +26,11 @@ function columns(thread: string): Columns<ExecInfo> {
     },
     { id: "action", header: "Kind", cell: ({ row }) => <span className="muted">{row.original.action}</span> },
     { id: "outcome", header: "Outcome", cell: ({ row }) => <Outcome status={row.original.status} code={row.original.exit_code} /> },
+    {
+      id: "took",
+      header: "Took",
+      cell: ({ row }) => <span className="num muted">{row.original.duration_ms === undefined ? "" : duration(row.original.duration_ms)}</span>,
+    },
     { id: "started", header: "Started", cell: ({ row }) => <Time at={row.original.started_at} /> },
   ];
 }
@@ -33,9 +38,10 @@ function columns(thread: string): Columns<ExecInfo> {
 export function Execs() {
   const { thread } = route.useParams();
   const { exec } = route.useSearch();
+  const owned = useOwned(thread);
   const list = useQuery({
-    queryKey: ["thread", thread, "execs"],
-    queryFn: ({ signal }) => session.client.thread(thread).execs({ signal }),
+    queryKey: [...owned.known, "execs"],
+    queryFn: ({ signal }) => owned.thread.execs({ signal }),
     refetchInterval: 15_000,
   });
   const shape = useMemo(() => columns(thread), [thread]);
@@ -45,11 +51,16 @@ export function Execs() {
     return (
       <Empty title="Nothing has run here yet">
         <p>
-          What an agent runs in this thread appears here as it runs. To run something yourself, open a{" "}
-          <Link to="/threads/$thread/terminal" params={{ thread }}>
-            terminal
-          </Link>
-          .
+          What an agent runs in this thread appears here as it runs.{" "}
+          {owned.of === undefined && (
+            <>
+              To run something yourself, open a{" "}
+              <Link to="/threads/$thread/terminal" params={{ thread }}>
+                terminal
+              </Link>
+              .
+            </>
+          )}
         </p>
       </Empty>
     );
@@ -59,7 +70,7 @@ export function Execs() {
       <section className="split-list" aria-label="Execs of the thread">
         <Grid label="Execs" columns={shape} rows={list.data} rowId={(e) => e.exec_id} shape="grid-execs" selected={exec} />
       </section>
-      {exec !== undefined && <ExecDetail key={exec} thread={thread} exec={exec} info={list.data.find((e) => e.exec_id === exec)} />}
+      {exec !== undefined && <ExecDetail key={exec} thread={thread} owned={owned} exec={exec} info={list.data.find((e) => e.exec_id === exec)} />}
     </div>
   );
 }

@@ -1,6 +1,5 @@
-import { type ExecResult } from "@skerry/client";
+import { type ExecResult, type Thread } from "@skerry/client";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
-import { session } from "../../session/session";
 import { Failure } from "../../ui/Failure";
 
 export interface Part {
@@ -67,7 +66,7 @@ function add(parts: Part[], stream: Part["stream"], text: string): Part[] {
 }
 
 /** What an exec prints, as it prints it. */
-export function LiveOutput({ thread, exec, onEnd }: { thread: string; exec: string; onEnd: (r: ExecResult) => void }) {
+export function LiveOutput({ thread, exec, onEnd }: { thread: Thread; exec: string; onEnd: (r: ExecResult) => void }) {
   const [parts, setParts] = useState<Part[]>([]);
   const [error, setError] = useState<unknown>();
   useEffect(() => {
@@ -85,7 +84,7 @@ export function LiveOutput({ thread, exec, onEnd }: { thread: string; exec: stri
     setError(undefined);
     void (async () => {
       try {
-        for await (const e of session.client.thread(thread).execById(exec).events(0, { signal: stop.signal })) {
+        for await (const e of thread.execById(exec).events(0, { signal: stop.signal })) {
           if (e.type === "stdout" || e.type === "stderr") {
             came.push({ stream: e.type, text: decoders[e.type].decode(e.data, { stream: true }) });
             timer ??= setTimeout(show, 50);

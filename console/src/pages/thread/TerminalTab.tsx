@@ -1,10 +1,11 @@
-import { getRouteApi } from "@tanstack/react-router";
-import { useMutation } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useCallback, useState } from "react";
 import { session } from "../../session/session";
 import { Button } from "../../ui/Button";
 import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
+import { Time } from "../../ui/format";
 import { Skeleton } from "../../ui/Skeleton";
 
 const route = getRouteApi("/app/threads/$thread/terminal");
@@ -25,6 +26,12 @@ export function TerminalTab() {
   });
   const kill = useMutation({ mutationFn: (id: string) => session.client.thread(thread).execById(id).kill() });
   const onEnd = useCallback((id: string, how: string) => setEnded({ exec: id, how }), []);
+  const open = useQuery({
+    queryKey: ["thread", "", thread, "execs"],
+    queryFn: ({ signal }) => session.client.thread(thread).execs({ signal }),
+    select: (list) => list.filter((e) => e.terminal === true && e.status === "running"),
+    enabled: exec === undefined,
+  });
   const over = ended !== undefined && ended.exec === exec;
   const begin = (
     <Button kind="primary" isDisabled={start.isPending} onPress={() => start.mutate()}>
@@ -36,9 +43,23 @@ export function TerminalTab() {
       {start.isError && <Failure error={start.error} what="The terminal cannot be started" />}
       {kill.isError && <Failure error={kill.error} what="The terminal cannot be ended" />}
       {exec === undefined ? (
-        <Empty title="No terminal is open here">
+        <Empty title="No terminal is shown">
           <p>It starts a shell in the sandbox, for an hour at most. The audit log records it as an exec of yours.</p>
           {begin}
+          {open.data !== undefined && open.data.length > 0 && (
+            <>
+              <p>These are open:</p>
+              <ul className="plain">
+                {open.data.map((e) => (
+                  <li key={e.exec_id}>
+                    <Link to="/threads/$thread/terminal" params={{ thread }} search={{ exec: e.exec_id }}>
+                      Join the one of <Time at={e.started_at} />
+                    </Link>
+                  </li>
+                ))}
+              </ul>
+            </>
+          )}
         </Empty>
       ) : (
         <>

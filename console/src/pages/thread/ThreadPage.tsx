@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link, Outlet, useNavigate } from "@tanstack/react-router";
 import { SkerryError, type ThreadInfo } from "@skerry/client";
 import { useState } from "react";
-import { session } from "../../session/session";
+import { usePrincipal } from "../../session/session";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Confirm";
 import { Empty } from "../../ui/Empty";
@@ -12,19 +12,22 @@ import { Skeleton } from "../../ui/Skeleton";
 import { State } from "../../ui/State";
 import { useTitle } from "../../ui/title";
 import { useThreadEvents } from "./events";
+import { useOwned, type Owned } from "./owned";
 
 const route = getRouteApi("/app/threads/$thread");
 
 export function ThreadPage() {
   const { thread } = route.useParams();
   useTitle(thread);
+  const owned = useOwned(thread);
+  const me = usePrincipal();
   // No event tells of the sandbox's state, so it is asked for.
   const info = useQuery({
-    queryKey: ["thread", thread, "info"],
-    queryFn: ({ signal }) => session.client.thread(thread).info({ signal }),
+    queryKey: [...owned.known, "info"],
+    queryFn: ({ signal }) => owned.thread.info({ signal }),
     refetchInterval: 5_000,
   });
-  useThreadEvents(thread, info.isSuccess);
+  useThreadEvents(owned, info.isSuccess);
   const missing = info.error instanceof SkerryError && info.error.status === 404;
   return (
     <div className="page page-fill">
@@ -35,11 +38,11 @@ export function ThreadPage() {
         <h1>
           <bdi>{thread}</bdi>
         </h1>
-        {info.data !== undefined && <Actions info={info.data} />}
+        {info.data !== undefined && <Actions info={info.data} owned={owned} />}
       </div>
       {info.isPending && <Skeleton rows={3} label="The thread is loading" />}
       {missing && (
-        <Empty title="You have no thread of this id">
+        <Empty title={owned.of === undefined ? "You have no thread of this id" : `${owned.of} has no thread of this id`}>
           <p>It was deleted, belongs to another user, or no call has made it yet.</p>
           <Link to="/threads">See your threads</Link>
         </Empty>
@@ -47,13 +50,23 @@ export function ThreadPage() {
       {info.isError && !missing && <Failure error={info.error} what="The thread cannot be shown" />}
       {info.data !== undefined && (
         <>
+          {owned.of !== undefined && (
+            <p className="note">
+              You act for <bdi>{owned.of}</bdi>. The audit log records it as done by <bdi>{me.actor}</bdi>.
+            </p>
+          )}
           <Facts info={info.data} />
           <nav aria-label="Parts of the thread" className="tabs">
             <Link to="/threads/$thread" params={{ thread }} activeOptions={{ exact: true, includeSearch: false }}>
               Execs
             </Link>
-            <Link to="/threads/$thread/terminal" params={{ thread }} activeOptions={{ includeSearch: false }}>
-              Terminal
+            {owned.of === undefined && (
+              <Link to="/threads/$thread/terminal" params={{ thread }} activeOptions={{ includeSearch: false }}>
+                Terminal
+              </Link>
+            )}
+            <Link to="/threads/$thread/processes" params={{ thread }} activeOptions={{ includeSearch: false }}>
+              Processes
             </Link>
             <Link to="/threads/$thread/files" params={{ thread }} activeOptions={{ includeSearch: false }}>
               Files
@@ -133,17 +146,17 @@ const doing: Record<Action, string> = {
   acquire: "The sandbox cannot be started",
 };
 
-function Actions({ info }: { info: ThreadInfo }) {
+function Actions({ info, owned }: { info: ThreadInfo; owned: Owned }) {
   const known = useQueryClient();
   const navigate = useNavigate();
   const [last, setLast] = useState<Action>("pause");
   const act = useMutation({
     mutationFn: async (action: Action) => {
       setLast(action);
-      await session.client.thread(info.thread_id)[action]();
+      await owned.thread[action]();
     },
     onSuccess: (_, action) => (action === "delete" ? navigate({ to: "/threads", search: {} }) : undefined),
-    onSettled: (_d, _e, action) => known.invalidateQueries({ queryKey: action === "delete" ? ["threads"] : ["thread", info.thread_id] }),
+    onSettled: (_d, _e, action) => known.invalidateQueries({ queryKey: action === "delete" ? ["threads"] : owned.known }),
   });
   const state = info.sandbox?.state;
   return (

@@ -1,27 +1,27 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
-import { session } from "../../session/session";
+import type { Owned } from "./owned";
 
 /** Asks anew for what the thread's stream of events says has changed. */
-export function useThreadEvents(thread: string, enabled: boolean): void {
+export function useThreadEvents({ thread, known: key }: Owned, enabled: boolean): void {
   const known = useQueryClient();
   useEffect(() => {
     if (!enabled) return;
     const stop = new AbortController();
-    const renew = (part: string) => void known.invalidateQueries({ queryKey: ["thread", thread, part] });
+    const renew = (part: string) => void known.invalidateQueries({ queryKey: [...key, part] });
     void (async () => {
       try {
-        for await (const event of session.client.thread(thread).events("", { signal: stop.signal })) {
+        for await (const event of thread.events("", { signal: stop.signal })) {
           if (event.kind === "exec.started" || event.kind === "exec.ended") {
             renew("execs");
             renew("info");
           } else if (event.kind === "files.changed") renew("files");
-          else if (event.kind === "started" || event.kind === "reset") void known.invalidateQueries({ queryKey: ["thread", thread] });
+          else if (event.kind === "started" || event.kind === "reset") void known.invalidateQueries({ queryKey: key });
         }
       } catch {
         // The page's own questions say what is wrong; without events, it is only less quick.
       }
     })();
     return () => stop.abort();
-  }, [thread, enabled, known]);
+  }, [thread, key, enabled, known]);
 }

@@ -1,4 +1,4 @@
-import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { createRoute, lazyRouteComponent, retainSearchParams } from "@tanstack/react-router";
 import { app } from "../../routes";
 
 const text = (v: unknown): string | undefined => (typeof v === "string" && v !== "" && v.length <= 4096 ? v : undefined);
@@ -11,6 +11,12 @@ function chosenExec(s: Record<string, unknown>): { exec?: string } {
 const thread = createRoute({
   getParentRoute: () => app,
   path: "/threads/$thread",
+  // Whose thread it is, when it is not the caller's.
+  validateSearch: (s: Record<string, unknown>): { of?: string } => {
+    const of = text(s["of"]);
+    return of === undefined || of.length > 128 ? {} : { of };
+  },
+  search: { middlewares: [retainSearchParams(["of"])] },
   component: lazyRouteComponent(() => import("./ThreadPage"), "ThreadPage"),
 });
 
@@ -28,6 +34,12 @@ const terminal = createRoute({
   component: lazyRouteComponent(() => import("./TerminalTab"), "TerminalTab"),
 });
 
+const processes = createRoute({
+  getParentRoute: () => thread,
+  path: "/processes",
+  component: lazyRouteComponent(() => import("./Processes"), "Processes"),
+});
+
 const files = createRoute({
   getParentRoute: () => thread,
   path: "/files",
@@ -38,4 +50,4 @@ const files = createRoute({
   component: lazyRouteComponent(() => import("./files/Files"), "Files"),
 });
 
-export const threadPage = { route: thread.addChildren([execs, terminal, files]) };
+export const threadPage = { route: thread.addChildren([execs, terminal, processes, files]) };

@@ -1,8 +1,8 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import type { ThreadInfo } from "@skerry/client";
-import { useCallback, useMemo, useState, type FormEvent } from "react";
-import { session, usePrincipal } from "../../session/session";
+import { useCallback, useEffect, useMemo, useState, type FormEvent } from "react";
+import { session, usePrincipal, type Principal } from "../../session/session";
 import { Button } from "../../ui/Button";
 import { Choice } from "../../ui/Choice";
 import { Empty } from "../../ui/Empty";
@@ -14,40 +14,63 @@ import { Skeleton } from "../../ui/Skeleton";
 import { State } from "../../ui/State";
 import { useTitle } from "../../ui/title";
 import type { ThreadsSearch } from "./route";
-import { states, type StateName } from "./states";
+import { states, type Age, type StateName } from "./states";
 
 const route = getRouteApi("/app/threads");
 
 interface ThreadPage {
   items: ThreadInfo[];
   next_cursor?: string;
+  /** How many there are, whatever the filter. */
+  total?: number;
 }
 
 const perPage = 200;
-// The server filters by state after it has read a page, so one page can be empty while more follow.
+// The server looks at 10,000 threads a request, so a page can be short, even empty, while more follow.
 const mostPagesAtOnce = 10;
 
-async function load(search: ThreadsSearch, cursor: string | undefined, signal: AbortSignal): Promise<ThreadPage> {
+const hour = 3_600_000;
+const day = 24 * hour;
+const bounds: Record<Age, (now: number) => { active_after?: string; active_before?: string }> = {
+  "1h": (now) => ({ active_after: new Date(now - hour).toISOString() }),
+  "1d": (now) => ({ active_after: new Date(now - day).toISOString() }),
+  "7d": (now) => ({ active_after: new Date(now - 7 * day).toISOString() }),
+  idle1d: (now) => ({ active_before: new Date(now - day).toISOString() }),
+  idle30d: (now) => ({ active_before: new Date(now - 30 * day).toISOString() }),
+};
+
+/** Of whose threads the list is: of all users for an administrator that does not choose, else the caller's own. */
+function whose(search: ThreadsSearch, me: Principal): string {
+  return search.user ?? (me.role === "admin" ? "*" : me.user);
+}
+
+async function load(search: ThreadsSearch, user: string, cursor: string | undefined, signal: AbortSignal): Promise<ThreadPage> {
+  const { age, sort, ...rest } = search;
+  const query = { ...rest, user, ...(age === undefined ? {} : bounds[age](Date.now())), sort: user !== "*" && sort !== undefined ? sort : "last_active_at", limit: perPage };
   const out: ThreadPage = { items: [] };
   for (let i = 0; i < mostPagesAtOnce && out.items.length < perPage; i++) {
-    const page = await session.client.call<ThreadPage>({ method: "GET", path: "/api/threads", query: { ...search, limit: perPage, cursor } }, { signal });
+    const page = await session.client.call<ThreadPage>({ method: "GET", path: "/api/threads", query: { ...query, cursor } }, { signal });
     out.items.push(...page.items);
+    if (page.total !== undefined) out.total = page.total;
     cursor = page.next_cursor;
     if (cursor === undefined) return out;
   }
   return { ...out, ...(cursor === undefined ? {} : { next_cursor: cursor }) };
 }
 
+function ThreadName({ thread }: { thread: ThreadInfo }) {
+  const me = usePrincipal();
+  const own = thread.user === me.user;
+  if (!own && !me.may_act_for) return <bdi title="To open threads of others, log in with a key that may act for them (act_for)">{thread.thread_id}</bdi>;
+  return (
+    <Link to="/threads/$thread" params={{ thread: thread.thread_id }} search={own ? {} : { of: thread.user }} className="row-link">
+      <bdi>{thread.thread_id}</bdi>
+    </Link>
+  );
+}
+
 const columns: Columns<ThreadInfo> = [
-  {
-    id: "thread",
-    header: "Thread",
-    cell: ({ row }) => (
-      <Link to="/threads/$thread" params={{ thread: row.original.thread_id }} className="row-link">
-        <bdi>{row.original.thread_id}</bdi>
-      </Link>
-    ),
-  },
+  { id: "thread", header: "Thread", cell: ({ row }) => <ThreadName thread={row.original} /> },
   { id: "state", header: "Sandbox", cell: ({ row }) => (row.original.sandbox === undefined ? <span className="muted">none</span> : <State name={row.original.sandbox.state} />) },
   { id: "template", header: "Template", cell: ({ row }) => <span className="muted">{row.original.sandbox?.template ?? "–"}</span> },
   {
@@ -66,6 +89,20 @@ const columns: Columns<ThreadInfo> = [
   { id: "user", header: "User", cell: ({ row }) => <bdi className="muted">{row.original.user}</bdi> },
   { id: "active", header: "Last active", cell: ({ row }) => <Time at={row.original.last_active_at} /> },
 ];
+
+const ageChoices: readonly { id: Age | "any"; label: string }[] = [
+  { id: "any", label: "Any time" },
+  { id: "1h", label: "Active in the last hour" },
+  { id: "1d", label: "Active in the last day" },
+  { id: "7d", label: "Active in the last 7 days" },
+  { id: "idle1d", label: "Idle for a day" },
+  { id: "idle30d", label: "Idle for 30 days" },
+];
+
+const sortChoices = [
+  { id: "last_active_at", label: "Latest first" },
+  { id: "thread_id", label: "By name" },
+] as const;
 
 const stateChoices: readonly { id: StateName | "any"; label: string }[] = [{ id: "any", label: "Any state" }, ...states.map((s) => ({ id: s, label: s }))];
 
@@ -127,11 +164,16 @@ function OwnThreads({ names }: { names: string[] }) {
 function ThreadList() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
+  const me = usePrincipal();
+  const user = whose(search, me);
+  const [text, setText] = useState(search.q ?? "");
+  useEffect(() => setText(search.q ?? ""), [search.q]); // also when the reader goes back
   const [label, setLabel] = useState("");
   const [wrong, setWrong] = useState(false);
+  const templates = useQuery({ queryKey: ["templates"], queryFn: ({ signal }) => session.client.templates({ signal }), staleTime: 60_000 });
   const list = useInfiniteQuery({
-    queryKey: ["threads", search],
-    queryFn: ({ pageParam, signal }) => load(search, pageParam, signal),
+    queryKey: ["threads", search, user],
+    queryFn: ({ pageParam, signal }) => load(search, user, pageParam, signal),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next_cursor,
     // Each page is asked for again, so a long list is not asked for by itself.
@@ -142,8 +184,25 @@ function ThreadList() {
   const more = useCallback(() => {
     if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
   }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
-  const filtered = search.state !== undefined || search.label !== undefined;
-  const setState = (state: StateName | "any") => void navigate({ search: ({ state: _, ...rest }) => (state === "any" ? rest : { ...rest, state }) });
+  const { sort: _, user: __, ...filters } = search;
+  const filtered = Object.keys(filters).length > 0 || (search.user !== undefined && search.user !== me.user && search.user !== "*");
+  const total = list.data?.pages[0]?.total;
+  const set = <K extends keyof ThreadsSearch>(name: K, value: ThreadsSearch[K] | undefined) =>
+    void navigate({
+      search: (now) => {
+        const { [name]: _old, ...rest } = now;
+        return value === undefined || value === "" ? rest : { ...rest, [name]: value };
+      },
+    });
+  const users = [
+    { id: "*", label: "All users" },
+    { id: me.user, label: "Mine" },
+    ...(search.user === undefined || search.user === "*" || search.user === me.user ? [] : [{ id: search.user, label: search.user }]),
+  ];
+  const find = (e: FormEvent) => {
+    e.preventDefault();
+    set("q", text.trim());
+  };
   const setLabels = (labels: string[]) => void navigate({ search: ({ label: _, ...rest }) => (labels.length === 0 ? rest : { ...rest, label: labels }) });
   const addLabel = (e: FormEvent) => {
     e.preventDefault();
@@ -157,7 +216,19 @@ function ThreadList() {
   return (
     <>
       <div className="filters">
-        <Choice label="State of the sandbox" value={search.state ?? "any"} options={stateChoices} onChange={setState} />
+        <form onSubmit={find} className="line" role="search">
+          <Field label="Search threads by id, user or label" hideLabel placeholder="Search, then Enter" value={text} onChange={setText} maxLength={200} />
+        </form>
+        {me.role === "admin" && <Choice label="Of whom" value={user} options={users} onChange={(v) => set("user", v)} />}
+        <Choice label="State of the sandbox" value={search.state ?? "any"} options={stateChoices} onChange={(v) => set("state", v === "any" ? undefined : v)} />
+        <Choice
+          label="Template of the sandbox"
+          value={search.template ?? "any"}
+          options={templateChoices(templates.data?.map((t) => t.name) ?? [], search.template)}
+          onChange={(v) => set("template", v === "any" ? undefined : v)}
+        />
+        <Choice label="Last activity" value={search.age ?? "any"} options={ageChoices} onChange={(v) => set("age", v === "any" ? undefined : v)} />
+        {user !== "*" && <Choice label="Order" value={search.sort ?? "last_active_at"} options={sortChoices} onChange={(v) => set("sort", v === "thread_id" ? v : undefined)} />}
         <form onSubmit={addLabel} className="line">
           <Field label="Filter by label" hideLabel placeholder="Label key=value, then Enter" value={label} onChange={setLabel} error={wrong ? "Write key=value" : undefined} />
         </form>
@@ -167,12 +238,12 @@ function ThreadList() {
           </Button>
         ))}
         <span className="count num" role="status">
-          {list.isPending ? "" : `${rows.length}${hasNextPage ? "+" : ""} ${rows.length === 1 ? "thread" : "threads"}`}
+          {list.isPending ? "" : counted(rows.length, hasNextPage, filtered, total)}
         </span>
       </div>
       {list.isError && <Failure error={list.error} what="The threads cannot be listed" />}
       {list.isPending && <Skeleton rows={10} label="Threads are loading" />}
-      {list.isSuccess && rows.length > 0 && <Grid label="Threads" columns={columns} rows={rows} rowId={(t) => t.thread_id} shape="grid-threads" onEnd={more} />}
+      {list.isSuccess && rows.length > 0 && <Grid label="Threads" columns={columns} rows={rows} rowId={(t) => `${t.user} ${t.thread_id}`} shape="grid-threads" onEnd={more} />}
       {list.isSuccess && rows.length === 0 && !filtered && <FirstThread />}
       {list.isSuccess && rows.length === 0 && filtered && (
         <Empty title={hasNextPage ? "None found so far" : "No thread fits these filters"}>
@@ -181,7 +252,14 @@ function ThreadList() {
               Look further
             </Button>
           ) : (
-            <Button onPress={() => void navigate({ search: {} })}>Remove the filters</Button>
+            <Button
+              onPress={() => {
+                setText("");
+                void navigate({ search: {} });
+              }}
+            >
+              Remove the filters
+            </Button>
           )}
         </Empty>
       )}
@@ -189,9 +267,22 @@ function ThreadList() {
   );
 }
 
+function templateChoices(names: string[], chosen: string | undefined): { id: string; label: string }[] {
+  const all = chosen === undefined || names.includes(chosen) ? names : [...names, chosen];
+  return [{ id: "any", label: "Any template" }, ...all.map((name) => ({ id: name, label: name }))];
+}
+
+const number = new Intl.NumberFormat();
+
+function counted(shown: number, more: boolean, filtered: boolean, total: number | undefined): string {
+  if (!filtered && total !== undefined) return `${number.format(total)} ${total === 1 ? "thread" : "threads"}`;
+  const found = `${number.format(shown)}${more ? "+" : ""}`;
+  return total === undefined ? `${found} ${shown === 1 && !more ? "thread" : "threads"}` : `${found} of ${number.format(total)} threads`;
+}
+
 function FirstThread() {
   return (
-    <Empty title="You have no thread yet">
+    <Empty title="There is no thread yet">
       <p>The first call of an agent makes one. Try it from a shell:</p>
       <pre className="snippet">
         curl {location.origin}/api/threads/hello/exec -H 'Authorization: Bearer KEY' \{"\n"}  -H 'Content-Type: application/json' -d '{'{"command": "echo hello"}'}'

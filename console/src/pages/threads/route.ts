@@ -1,9 +1,16 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { app } from "../../routes";
-import { states, type StateName } from "./states";
+import { ages, states, type Age, type StateName } from "./states";
 
 export interface ThreadsSearch {
   state?: StateName;
+  /** Of whose threads: a user, or * for all of the tenant. Without it an administrator sees all, and others their own. */
+  user?: string;
+  template?: string;
+  /** Text in the id, the user or a label. */
+  q?: string;
+  age?: Age;
+  sort?: "thread_id";
   /** key=value; all have to fit. */
   label?: string[];
 }
@@ -15,6 +22,17 @@ const route = createRoute({
     const out: ThreadsSearch = {};
     const state = states.find((name) => name === s["state"]);
     if (state !== undefined) out.state = state;
+    const age = ages.find((name) => name === s["age"]);
+    if (age !== undefined) out.age = age;
+    if (s["sort"] === "thread_id") out.sort = "thread_id";
+    for (const [name, most] of [
+      ["user", 128],
+      ["template", 128],
+      ["q", 200],
+    ] as const) {
+      const v = s[name];
+      if ((typeof v === "string" || typeof v === "number") && String(v) !== "" && String(v).length <= most) out[name] = String(v);
+    }
     const label = (Array.isArray(s["label"]) ? s["label"] : [s["label"]]).filter((l): l is string => typeof l === "string" && /^[^=]+=/.test(l)).slice(0, 16);
     if (label.length > 0) out.label = label;
     return out;

@@ -4,10 +4,10 @@ import { useMemo, useState } from "react";
 import { Button } from "react-aria-components/Button";
 import { Collection } from "react-aria-components/Collection";
 import { Tree, TreeItem, TreeItemContent, type Key } from "react-aria-components/Tree";
-import { session } from "../../../session/session";
 import { Failure, messageOf } from "../../../ui/Failure";
 import { bytes } from "../../../ui/format";
 import { Skeleton } from "../../../ui/Skeleton";
+import type { Owned } from "../owned";
 
 const roots = ["/mnt/user-data", "/mnt/skills"];
 
@@ -32,13 +32,13 @@ function inOrder(a: FileEntry, b: FileEntry): number {
 }
 
 /** The files of a thread. A folder is read when it is opened. */
-export function FileTree({ thread, selected, onSelect }: { thread: string; selected: string | undefined; onSelect: (path: string) => void }) {
+export function FileTree({ owned, selected, onSelect }: { owned: Owned; selected: string | undefined; onSelect: (path: string) => void }) {
   const [opened, setOpened] = useState<ReadonlySet<string>>(() => new Set(["/mnt/user-data", ...(selected === undefined ? [] : above(selected))]));
   const folders = useMemo(() => [...opened].sort(), [opened]);
   const lists = useQueries({
     queries: folders.map((path) => ({
-      queryKey: ["thread", thread, "files", "list", path],
-      queryFn: ({ signal }: { signal: AbortSignal }) => session.client.thread(thread).files.list(path, 1, { signal }),
+      queryKey: [...owned.known, "files", "list", path],
+      queryFn: ({ signal }: { signal: AbortSignal }) => owned.thread.files.list(path, 1, { signal }),
       staleTime: 1_000,
     })),
   });

@@ -4,10 +4,10 @@ import { SkerryError } from "@skerry/client";
 import { useRef, useState } from "react";
 import { DropZone } from "react-aria-components/DropZone";
 import { FileTrigger } from "react-aria-components/FileTrigger";
-import { session } from "../../../session/session";
 import { Button } from "../../../ui/Button";
 import { Empty } from "../../../ui/Empty";
 import { Failure, messageOf } from "../../../ui/Failure";
+import { useOwned } from "../owned";
 import { FileTree } from "./FileTree";
 import { Preview } from "./Preview";
 
@@ -31,11 +31,12 @@ export function Files() {
   const { path } = route.useSearch();
   const navigate = route.useNavigate();
   const known = useQueryClient();
-  const files = session.client.thread(thread).files;
+  const owned = useOwned(thread);
+  const files = owned.thread.files;
   const [done, setDone] = useState<Upload[]>([]);
   const drop = useRef<HTMLDivElement>(null);
   const chosen = useQuery({
-    queryKey: ["thread", thread, "files", "stat", path],
+    queryKey: [...owned.known, "files", "stat", path],
     queryFn: ({ signal }) => files.stat(path ?? writable, { signal }),
     enabled: path !== undefined,
   });
@@ -57,7 +58,7 @@ export function Files() {
       return out;
     },
     onSuccess: (out) => {
-      void known.invalidateQueries({ queryKey: ["thread", thread, "files"] });
+      void known.invalidateQueries({ queryKey: [...owned.known, "files"] });
       const last = out.findLast((u) => u.error === undefined);
       if (last !== undefined) select(last.path);
     },
@@ -95,7 +96,7 @@ export function Files() {
               ))}
           </ul>
         )}
-        <FileTree thread={thread} selected={path} onSelect={select} />
+        <FileTree owned={owned} selected={path} onSelect={select} />
       </DropZone>
       <div className="files-view">
         {path === undefined && (
@@ -109,7 +110,7 @@ export function Files() {
           ) : (
             <Failure error={chosen.error} what="The file cannot be shown" />
           ))}
-        {chosen.data !== undefined && <Preview key={`${chosen.data.path} ${chosen.data.modified_at}`} thread={thread} entry={chosen.data} />}
+        {chosen.data !== undefined && <Preview key={`${chosen.data.path} ${chosen.data.modified_at}`} owned={owned} entry={chosen.data} />}
       </div>
     </section>
   );

@@ -1,26 +1,26 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import type { FileEntry } from "@skerry/client";
 import { useEffect, useState } from "react";
-import { session } from "../../../session/session";
 import { Button } from "../../../ui/Button";
 import { Empty } from "../../../ui/Empty";
 import { Failure } from "../../../ui/Failure";
 import { bytes, Time } from "../../../ui/format";
 import { Skeleton } from "../../../ui/Skeleton";
 import { rasterType } from "./raster";
+import type { Owned } from "../owned";
 
 const mostImage = 16 << 20;
 const mostLines = 2_000;
 
-async function blobOf(thread: string, path: string, type: string, signal?: AbortSignal): Promise<Blob> {
+async function blobOf({ thread }: Owned, path: string, type: string, signal?: AbortSignal): Promise<Blob> {
   const parts: BlobPart[] = [];
-  for await (const part of await session.client.thread(thread).files.get(path, signal === undefined ? {} : { signal })) parts.push(part as BlobPart);
+  for await (const part of await thread.files.get(path, signal === undefined ? {} : { signal })) parts.push(part as BlobPart);
   return new Blob(parts, { type });
 }
 
 /** Saves a file. Its type says nothing, so that no browser opens it as a page of ours. */
-async function save(thread: string, path: string): Promise<void> {
-  const url = URL.createObjectURL(await blobOf(thread, path, "application/octet-stream"));
+async function save(owned: Owned, path: string): Promise<void> {
+  const url = URL.createObjectURL(await blobOf(owned, path, "application/octet-stream"));
   const a = document.createElement("a");
   a.href = url;
   a.download = path.slice(path.lastIndexOf("/") + 1);
@@ -28,8 +28,8 @@ async function save(thread: string, path: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-export function Preview({ thread, entry }: { thread: string; entry: FileEntry }) {
-  const download = useMutation({ mutationFn: () => save(thread, entry.path) });
+export function Preview({ owned, entry }: { owned: Owned; entry: FileEntry }) {
+  const download = useMutation({ mutationFn: () => save(owned, entry.path) });
   const name = entry.path.slice(entry.path.lastIndexOf("/") + 1);
   return (
     <>
@@ -53,20 +53,20 @@ export function Preview({ thread, entry }: { thread: string; entry: FileEntry })
         )}
       </p>
       {download.isError && <Failure error={download.error} what="The file cannot be downloaded" />}
-      {!entry.is_dir && <Content thread={thread} entry={entry} />}
+      {!entry.is_dir && <Content owned={owned} entry={entry} />}
     </>
   );
 }
 
 /** What a file is, by its first bytes alone: a name or a server says nothing about what a sandbox wrote. */
-function Content({ thread, entry }: { thread: string; entry: FileEntry }) {
+function Content({ owned, entry }: { owned: Owned; entry: FileEntry }) {
   const image = useQuery({
-    queryKey: ["thread", thread, "files", "image", entry.path, entry.modified_at],
+    queryKey: [...owned.known, "files", "image", entry.path, entry.modified_at],
     enabled: /\.(png|jpe?g|gif|webp|bmp)$/i.test(entry.path) && entry.bytes > 0 && entry.bytes <= mostImage,
     staleTime: Infinity,
     gcTime: 60_000,
     queryFn: async ({ signal }) => {
-      const raw = await blobOf(thread, entry.path, "application/octet-stream", signal);
+      const raw = await blobOf(owned, entry.path, "application/octet-stream", signal);
       const type = rasterType(new Uint8Array(await raw.slice(0, 16).arrayBuffer()));
       return type === undefined ? null : new Blob([raw], { type });
     },
@@ -74,7 +74,7 @@ function Content({ thread, entry }: { thread: string; entry: FileEntry }) {
   if (image.isLoading) return <Skeleton rows={4} label="The image is loading" />;
   if (image.isError) return <Failure error={image.error} what="The image cannot be shown" />;
   if (image.data) return <Picture blob={image.data} name={entry.path} />;
-  return <Text thread={thread} entry={entry} />;
+  return <Text owned={owned} entry={entry} />;
 }
 
 function Picture({ blob, name }: { blob: Blob; name: string }) {
@@ -93,10 +93,10 @@ function Picture({ blob, name }: { blob: Blob; name: string }) {
   );
 }
 
-function Text({ thread, entry }: { thread: string; entry: FileEntry }) {
+function Text({ owned, entry }: { owned: Owned; entry: FileEntry }) {
   const text = useQuery({
-    queryKey: ["thread", thread, "files", "text", entry.path, entry.modified_at],
-    queryFn: ({ signal }) => session.client.thread(thread).files.read(entry.path, { limit: mostLines }, { signal }),
+    queryKey: [...owned.known, "files", "text", entry.path, entry.modified_at],
+    queryFn: ({ signal }) => owned.thread.files.read(entry.path, { limit: mostLines }, { signal }),
   });
   if (text.isPending) return <Skeleton rows={8} label="The text is loading" />;
   if (text.isError) return <Failure error={text.error} what="The text cannot be shown" />;
