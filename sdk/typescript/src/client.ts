@@ -177,7 +177,7 @@ export class Thread extends Runs {
 
   /** What the sandbox uses now. It starts none. */
   metrics(o: CallOptions = {}): Promise<SandboxMetrics> {
-    return this.#t.call({ method: "GET", path: path("threads", this.id, "sandbox", "metrics") }, o);
+    return this.t.call({ method: "GET", path: path("threads", this.id, "sandbox", "metrics") }, o);
   }
 
   /** Stops the sandbox's processes until resume or the next exec. */
