@@ -32,6 +32,9 @@ const (
 type view interface {
 	// list returns a page. f is checked.
 	list(ctx context.Context, f Filter) (items []Record, next string, err error)
+	// count adds the records that match f to c, newest first, until the deadline. Those from before since (Unix ms) it did not
+	// reach; 0: it counted all.
+	count(ctx context.Context, f Filter, c *summer, deadline time.Time) (since int64, err error)
 	// follow returns what comes behind the cursor after, "" = from now on, and waits for more until ctx ends.
 	follow(ctx context.Context, f Filter, after string, emit func(r Record, cursor string) error) error
 	// flush waits until all that was appended before can be seen.

@@ -149,6 +149,7 @@ func BenchmarkQuery(b *testing.B) {
 				fmt.Printf("Redis: %s bytes of memory, %s keys\n", info["Memory"]["used_memory"], fmt.Sprint(rdb.DBSize(b.Context()).Val()))
 			}
 			benchQueries(b, l, h)
+			benchSummaries(b, l, h)
 		})
 	}
 }
@@ -220,5 +221,40 @@ func benchQueries(b *testing.B, l *Log, h *history) {
 				b.ReportMetric(partial, "partial")
 			})
 		}
+	}
+}
+
+// benchSummaries counts. Each answer is to be there within about half a second, and to say when it is not of all records.
+func benchSummaries(b *testing.B, l *Log, h *history) {
+	for _, c := range []struct {
+		name string
+		f    Filter
+	}{
+		{"all", Filter{}},
+		{"a day", Filter{Since: h.at.Add(-24 * time.Hour)}},
+		{"busiest user", Filter{User: "user-000"}},
+		{"tool", Filter{Tool: "mail__send"}},
+		{"rare outcome", Filter{Outcome: "denied"}},
+		{"user and rare outcome", Filter{User: "user-001", Outcome: "denied"}},
+		{"text", Filter{Text: "REPORT-777"}},
+	} {
+		c.f.Tenant = "acme"
+		b.Run("summary/"+c.name, func(b *testing.B) {
+			var times []time.Duration
+			counted, partial := int64(0), 0.0
+			for b.Loop() {
+				begin := time.Now()
+				s, err := l.Summarize(b.Context(), c.f, 0)
+				times = append(times, time.Since(begin))
+				must(b, err)
+				if counted = s.Count; s.Partial {
+					partial = 1
+				}
+			}
+			slices.Sort(times)
+			b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+			b.ReportMetric(float64(counted), "counted")
+			b.ReportMetric(partial, "partial")
+		})
 	}
 }

@@ -164,13 +164,37 @@ func entryKey(entry string) (key uint64) {
 
 // list looks in the best list, or in the stream when f asks for nothing that is indexed.
 func (v *redisView) list(ctx context.Context, f Filter) (items []Record, next string, err error) {
-	q := &redisQuery{redisView: v, selector: newSelector(f), items: []Record{}, deadline: time.Now().Add(listTimeout)}
+	items = []Record{}
+	next, err = v.search(ctx, f, time.Now().Add(listTimeout), func(r Record) (full bool) {
+		items = append(items, r)
+		return len(items) == f.Limit
+	})
+	return items, next, err
+}
+
+// count reads what list would. A Redis does not count by values, so a summary of very many records is of the newest ones.
+func (v *redisView) count(ctx context.Context, f Filter, c *summer, deadline time.Time) (since int64, err error) {
+	f.Limit = DefaultListed // how much is asked for at first
+	next, err := v.search(ctx, f, deadline, func(r Record) (full bool) {
+		c.record(r)
+		return false
+	})
+	if err != nil || next == "" {
+		return 0, err
+	}
+	// An id is never earlier than its record: all records from behind it on are counted.
+	return int64(streamKey(next)/perMilli) + streamEpoch + 1, nil
+}
+
+// search calls keep with the records that match f, newest first, until there is enough. next goes on behind them.
+func (v *redisView) search(ctx context.Context, f Filter, deadline time.Time, keep func(Record) (full bool)) (next string, err error) {
+	q := &redisQuery{redisView: v, selector: newSelector(f), keep: keep, deadline: deadline}
 	at := uint64(1) << 53
 	if f.Cursor != "" {
 		at = streamKey(f.Cursor)
 	} else if !f.Until.IsZero() {
 		if at, err = q.behind(ctx, f.Until); err != nil {
-			return nil, "", err
+			return "", err
 		}
 	}
 	if ms := f.Since.UnixMilli(); !f.Since.IsZero() && ms > streamEpoch {
@@ -182,9 +206,9 @@ func (v *redisView) list(ctx context.Context, f Filter) (items []Record, next st
 		next, err = q.fromStream(ctx, at)
 	}
 	if err != nil {
-		return nil, "", away(err)
+		return "", away(err)
 	}
-	return q.items, next, nil
+	return next, nil
 }
 
 func away(err error) error {
@@ -198,7 +222,8 @@ type redisQuery struct {
 	*redisView
 	selector
 	since    uint64
-	items    []Record
+	keep     func(Record) (full bool)
+	full     bool
 	read     int
 	deadline time.Time
 }
@@ -221,7 +246,7 @@ func (q *redisQuery) behind(ctx context.Context, t time.Time) (uint64, error) {
 
 // enough reports whether the answer is whole, or took long enough.
 func (q *redisQuery) enough() bool {
-	return len(q.items) == q.f.Limit || q.read >= maxScanned || time.Now().After(q.deadline)
+	return q.full || q.read >= maxScanned || time.Now().After(q.deadline)
 }
 
 // fromStream reads the stream backwards from before the record at.
@@ -240,7 +265,7 @@ func (q *redisQuery) fromStream(ctx context.Context, at uint64) (next string, er
 			at = streamKey(e.ID)
 			if text, ok := e.Values["r"].(string); ok {
 				if r, ok := q.record([]byte(text)); ok {
-					q.items = append(q.items, r)
+					q.full = q.keep(r)
 				}
 			}
 			if last := i == len(entries)-1 && int64(len(entries)) < chunk; !last && q.enough() {
@@ -377,7 +402,7 @@ func (q *redisQuery) take(ctx context.Context, keys []uint64) (rest int, err err
 		for i, line := range found {
 			q.read++
 			if r, ok := q.record([]byte(line)); ok && line != "" {
-				if q.items = append(q.items, r); len(q.items) == q.f.Limit {
+				if q.full = q.keep(r); q.full {
 					return len(keys) - i - 1, nil
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,8 +24,9 @@ import (
 // Without Redis, List looks at the segments themselves. An index has a row of a fixed size for each record: where it is, when
 // it was, and short hashes of what can be asked for. A query walks over all rows backwards, whatever is asked for together:
 // that takes some ten milliseconds for a million, and only records that match are read. The rows of a full segment are a file
-// (Dir/.index/WRITER/FIRST.rows), mapped into memory; those of the growing one are in memory. Rows are a help only: what is
-// missing or does not fit is made anew.
+// (Dir/.index/WRITER/FIRST.rows), mapped into memory; those of the growing one are in memory. Behind the rows the file has
+// the values of the fields that are counted (rowNames). Rows are a help only: what is missing, of an older form or does not
+// fit is made anew.
 
 // A row, in little-endian numbers at these offsets. Times of a writer never fall: a clock that was set back is waited for, so
 // that rows can be searched by time.
@@ -47,8 +49,8 @@ const (
 const (
 	rowsFolder = ".index" // no writer has such a name
 	rowsSuffix = ".rows"
-	rowsMagic  = "skerrow1"
-	rowsHead   = 32 // magic, end of the last line, number of rows
+	rowsMagic  = "skerrow2"
+	rowsHead   = 32 // magic, end of the last line, number of rows, bytes of the values behind them
 	// rowsTick is how often records that no caller commits, and other writers, are looked at.
 	rowsTick = 250 * time.Millisecond
 	// maxRows bounds how many rows one call of List looks at.
@@ -88,11 +90,20 @@ type rowWriter struct {
 type rowFile struct {
 	seg     segment.Segment
 	rows    []byte
-	mapping []byte // what rows are a part of, when they are a file
+	mapping []byte    // what rows are a part of, when they are a file
+	names   *rowNames // nil: they are in the file
 }
 
 func (f *rowFile) len() int         { return len(f.rows) / rowBytes }
 func (f *rowFile) row(i int) []byte { return f.rows[i*rowBytes : (i+1)*rowBytes : (i+1)*rowBytes] }
+
+// valueNames returns nil when they cannot be read.
+func (f *rowFile) valueNames() *rowNames {
+	if f.names != nil || f.mapping == nil {
+		return f.names
+	}
+	return decodeNames(f.mapping[rowsHead*2+len(f.rows):])
+}
 
 func startRows(j *journal.Journal, o Options) *rowIndex {
 	ctx, stop := context.WithCancel(context.Background())
@@ -219,7 +230,7 @@ func (x *rowIndex) advanceSegment(ctx context.Context, w *rowWriter, s segment.S
 	if n := len(w.files); n > 0 && w.files[n-1].seg.First == s.First {
 		f = w.files[n-1]
 	} else {
-		f = &rowFile{seg: s}
+		f = &rowFile{seg: s, names: newRowNames()}
 		if full && x.load(w, f) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
@@ -261,6 +272,7 @@ func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit, fi
 	in := segment.NewLines(file)
 	in.At = w.at
 	var fresh []byte
+	var names []rowName
 	for ctx.Err() == nil {
 		at := in.At
 		line, err := in.Next()
@@ -293,13 +305,14 @@ func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit, fi
 			}
 			w.seq = r.Seq
 			fresh = x.appendRow(fresh, w, r, at, len(line))
+			names = f.names.missing(names, r)
 		}
 		if len(fresh) >= 4096*rowBytes {
-			x.publish(w, f, fresh, in.At)
-			fresh = fresh[:0]
+			x.publish(w, f, fresh, names, in.At)
+			fresh, names = fresh[:0], names[:0]
 		}
 	}
-	x.publish(w, f, fresh, in.At)
+	x.publish(w, f, fresh, names, in.At)
 	return ctx.Err()
 }
 
@@ -327,10 +340,11 @@ func (x *rowIndex) appendRow(rows []byte, w *rowWriter, r record.Indexed, at int
 	return append(rows, row[:]...)
 }
 
-func (x *rowIndex) publish(w *rowWriter, f *rowFile, fresh []byte, at int64) {
+func (x *rowIndex) publish(w *rowWriter, f *rowFile, fresh []byte, names []rowName, at int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f.rows = append(f.rows, fresh...)
+	f.names.add(names)
 	w.at = at
 }
 
@@ -350,15 +364,15 @@ func (x *rowIndex) load(w *rowWriter, f *rowFile) bool {
 	if _, err := io.ReadFull(file, head); err != nil || string(head[:8]) != rowsMagic || int64(little.Uint64(head[8:])) > seg.Size() {
 		return false
 	}
-	n := little.Uint64(head[16:])
-	if n > 1<<32 || info.Size() != rowsHead*2+int64(n)*rowBytes {
+	n, names := little.Uint64(head[16:]), little.Uint64(head[24:])
+	if n > 1<<32 || names > maxSavedNames || info.Size() != rowsHead*2+int64(n)*rowBytes+int64(names) {
 		return false
 	}
 	all, err := unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return false
 	}
-	f.rows, f.mapping = all[rowsHead*2:], all
+	f.rows, f.mapping, f.names = all[rowsHead*2:rowsHead*2+int(n)*rowBytes], all, nil
 	return true
 }
 
@@ -368,11 +382,16 @@ func (x *rowIndex) save(w *rowWriter, f *rowFile) error {
 	copy(head, rowsMagic)
 	little.PutUint64(head[8:], uint64(w.at))
 	little.PutUint64(head[16:], uint64(f.len()))
+	names, err := f.names.encode()
+	if err != nil {
+		return err
+	}
+	little.PutUint64(head[24:], uint64(len(names)))
 	path := x.rowsPath(w, f.seg)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	if err := lockedfile.Replace(path, append(head, f.rows...)); err != nil {
+	if err := lockedfile.Replace(path, slices.Concat(head, f.rows, names)); err != nil {
 		return err
 	}
 	kept := &rowFile{seg: f.seg}
@@ -381,7 +400,7 @@ func (x *rowIndex) save(w *rowWriter, f *rowFile) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	f.rows, f.mapping = kept.rows, kept.mapping
+	f.rows, f.mapping, f.names = kept.rows, kept.mapping, nil
 	return nil
 }
 
