@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -34,6 +35,16 @@ func (f AuditFilter) query() url.Values {
 // Audit returns records, newest first.
 func (c *Client) Audit(ctx context.Context, f AuditFilter) iter.Seq2[AuditRecord, error] {
 	return pages[AuditRecord](ctx, c, "/api/audit", f.query())
+}
+
+// AuditSummary counts the records that fit a filter, by time and by the values of some fields. buckets is the most
+// spans of time, 1 to 500; 0 is 60.
+func (c *Client) AuditSummary(ctx context.Context, f AuditFilter, buckets int) (*AuditSummary, error) {
+	q := f.query()
+	if buckets != 0 {
+		q.Set("buckets", strconv.Itoa(buckets))
+	}
+	return get[AuditSummary](ctx, c, Request{Method: http.MethodGet, Path: "/api/audit/summary", Query: q})
 }
 
 // VerifyAudit asks the server whether its audit log is whole.

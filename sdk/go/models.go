@@ -647,6 +647,50 @@ type AuditRecord struct {
 	Hash      string          `json:"hash"`
 }
 
+// AuditSummary is how many records of the audit log fit a filter: in all, by time, and by the values of some
+// fields.
+type AuditSummary struct {
+	Count  int64 `json:"count"`  // Records
+	Denied int64 `json:"denied"` // Of them, those whose outcome is denied
+	// Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused
+	Failed int64 `json:"failed"`
+	// Counting stopped at a bound: records before counted_since are missing
+	Partial       bool          `json:"partial"`
+	CountedSince  *time.Time    `json:"counted_since,omitempty"`
+	From          time.Time     `json:"from"`     // Where the first bucket begins
+	Until         time.Time     `json:"until"`    // Where the last bucket ends
+	BucketSeconds int64         `json:"bucket_s"` // How long a bucket is, in seconds
+	Buckets       []AuditBucket `json:"buckets"`  // Oldest first, without a gap
+	Users         AuditFacet    `json:"users"`
+	Actions       AuditFacet    `json:"actions"`
+	Tools         AuditFacet    `json:"tools"`    // Of tool calls
+	Outcomes      AuditFacet    `json:"outcomes"` // Of results
+}
+
+// AuditBucket is a span of time, and the records in it.
+type AuditBucket struct {
+	Start  time.Time `json:"start"`
+	Count  int64     `json:"count"`  // Records
+	Denied int64     `json:"denied"` // Of them, those whose outcome is denied
+	// Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused
+	Failed int64 `json:"failed"`
+}
+
+// AuditFacet is the values of a field, those with the most records first.
+type AuditFacet struct {
+	Values []AuditFacetValue `json:"values"` // At most 20
+	Other  int64             `json:"other"`  // Records with another value than these
+}
+
+// AuditFacetValue is a value of a field, and the records that have it.
+type AuditFacetValue struct {
+	Value  string `json:"value"`
+	Count  int64  `json:"count"`  // Records
+	Denied int64  `json:"denied"` // Of them, those whose outcome is denied
+	// Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused
+	Failed int64 `json:"failed"`
+}
+
 // AuditVerification is the outcome of a check of the audit log.
 type AuditVerification struct {
 	OK       bool            `json:"ok"`

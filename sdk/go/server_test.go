@@ -49,6 +49,7 @@ type schema struct {
 // models are our types with the names of the server's.
 var models = map[string]any{
 	"ActiveSkill": skerry.ActiveSkill{}, "Approval": skerry.Approval{}, "AuditBadRecord": skerry.AuditBadRecord{}, "AuditRecord": skerry.AuditRecord{},
+	"AuditSummary": skerry.AuditSummary{}, "AuditBucket": skerry.AuditBucket{}, "AuditFacet": skerry.AuditFacet{}, "AuditFacetValue": skerry.AuditFacetValue{},
 	"AuditVerification": skerry.AuditVerification{}, "CodeBody": skerry.Code{}, "CodeContext": skerry.CodeContext{}, "ContextBody": skerry.ContextOptions{},
 	"ContextOutcome": skerry.ContextOutcome{}, "DecisionBody": skerry.Decision{}, "DiskUsage": skerry.DiskUsage{}, "Edited": skerry.Edited{},
 	"ExecBody": skerry.Command{}, "ExecInfo": skerry.ExecInfo{}, "ExecResult": skerry.Result{}, "ExecUsage": skerry.Usage{}, "FieldError": skerry.FieldError{},

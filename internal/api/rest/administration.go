@@ -6,8 +6,8 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/access"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/audits"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/overview"
-	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/policy/replay"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -21,8 +21,8 @@ import (
 type Administration struct {
 	MCPServers mcpServers
 	MCPLogins  mcpLogins
-	Audit      auditLog
-	AuditProof auditProof // nil: the log is not verified here
+	Audit      audits.Log
+	AuditProof audits.Proof // nil: the log is not verified here
 	// Overview is how the server goes; nil: it keeps no series.
 	Overview *overview.Server
 	// Policy are the rules; nil: there are none.
@@ -85,12 +85,6 @@ type secretStore interface {
 	List(ctx context.Context, c sandbox.Caller) ([]secrets.Info, error)
 	Delete(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name string) error
 	Rotate(ctx context.Context, c sandbox.Caller) (secrets.Rotation, error)
-}
-
-type auditLog interface {
-	List(ctx context.Context, f audit.Filter) (items []audit.Record, next string, err error)
-	// Follow calls emit with records as they come, from behind the cursor after on; "": from now on.
-	Follow(ctx context.Context, f audit.Filter, after string, emit func(r audit.Record, cursor string) error) error
 }
 
 type keys interface {

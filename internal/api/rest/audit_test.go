@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/audits"
 )
 
 func follow(t *testing.T, ctx context.Context, url string, headers ...string) *http.Response {
@@ -80,8 +80,8 @@ func TestAuditStreamPlaces(t *testing.T) {
 	srv := httptest.NewServer(handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil }))
 	t.Cleanup(srv.Close) // after the streams below are closed
 	ctx, cancel := context.WithCancel(t.Context())
-	for i := range maxFollowers {
-		if res := follow(t, ctx, srv.URL, "X-API-Key: root", fmt.Sprint("On-Behalf-Of: u", i/maxOwnFollowers)); res.StatusCode != 200 {
+	for i := range audits.MaxFollowers {
+		if res := follow(t, ctx, srv.URL, "X-API-Key: root", fmt.Sprint("On-Behalf-Of: u", i/audits.MaxOwnFollowers)); res.StatusCode != 200 {
 			t.Fatalf("%d", res.StatusCode)
 		}
 	}
@@ -95,30 +95,6 @@ func TestAuditStreamPlaces(t *testing.T) {
 		} else if time.Now().After(deadline) {
 			t.Fatalf("no place is given back: %d", res.StatusCode)
 		}
-	}
-}
-
-// TestAuditFollowersOfOwners: a user cannot keep all others from the log.
-func TestAuditFollowersOfOwners(t *testing.T) {
-	t.Parallel()
-	var f auditFollowers
-	ann, bob := sandbox.Owner{Tenant: "acme", User: "ann"}, sandbox.Owner{Tenant: "acme", User: "bob"}
-	var release func()
-	for range maxOwnFollowers {
-		var err error
-		if release, err = f.enter(ann); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := f.enter(ann); sandbox.KindOf(err) != sandbox.QuotaExceeded {
-		t.Errorf("one too many: %v", err)
-	}
-	if _, err := f.enter(bob); err != nil {
-		t.Errorf("another user: %v", err)
-	}
-	release()
-	if _, err := f.enter(ann); err != nil {
-		t.Errorf("after one has ended: %v", err)
 	}
 }
 
@@ -162,6 +138,30 @@ func TestAuditExport(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("an export that broke off looks whole")
+	}
+}
+
+// TestAuditSummary: a caller counts what it may list, with the same filter; more spans of time than there are is an error.
+func TestAuditSummary(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil })
+	body := decodeBody(t, send(h, "GET", "/api/audit/summary?tool=fs__read&outcome=denied&buckets=7&q=x&thread=main", "", "X-API-Key: ann"))
+	if f := w.audited; f.Tenant != "acme" || f.User != "ann" || f.Tool != "fs__read" || f.Outcome != "denied" || f.Text != "x" || f.Thread != "main" || w.buckets != 7 {
+		t.Errorf("%+v in %d", f, w.buckets)
+	}
+	if body["count"] != 3.0 || body["users"].(map[string]any)["values"].([]any)[0].(map[string]any)["value"] != "ann" {
+		t.Errorf("%v", body)
+	}
+	send(h, "GET", "/api/audit/summary?user=bob", "", "X-API-Key: root")
+	if f := w.audited; f.User != "bob" || w.buckets != 60 {
+		t.Errorf("%+v in %d", f, w.buckets)
+	}
+	wantProblem(t, send(h, "GET", "/api/audit/summary?user=bob", "", "X-API-Key: ann"), 403, "forbidden")
+	for _, query := range []string{"buckets=0", "buckets=501", "outcome=denid", "limit=3", "cursor=1"} {
+		if rec := send(h, "GET", "/api/audit/summary?"+query, "", "X-API-Key: root"); rec.Code/100 != 4 {
+			t.Errorf("%s: %d", query, rec.Code)
+		}
 	}
 }
 

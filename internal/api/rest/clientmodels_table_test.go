@@ -156,6 +156,13 @@ var clientModelTable = []clientModel{
 		without: "actor auth key_id out_hash role source trace_id user_agent why",
 	},
 	{
+		schema: "AuditSummary", is: "is how many records of the audit log fit a filter: in all, by time, and by the values of some fields.",
+		fields: "count denied failed partial counted_since from until bucket_s buckets users actions tools outcomes",
+	},
+	{schema: "AuditBucket", is: "is a span of time, and the records in it.", fields: "start count denied failed"},
+	{schema: "AuditFacet", is: "is the values of a field, those with the most records first.", fields: "values other"},
+	{schema: "AuditFacetValue", is: "is a value of a field, and the records that have it.", fields: "value count denied failed"},
+	{
 		schema: "AuditVerification", is: "is the outcome of a check of the audit log.",
 		fields: "ok records first_bad", without: "heads writers",
 	},

@@ -8,8 +8,6 @@
 // from memory (idempotency). huma checks the shape, and a handler calls one use case. One place turns an
 // error into a problem document (problem).
 //
-// The routes of files are in files, those of execs, contexts and terminals in execs; both write streams
-// with eventstream. /mcp is internal/api/mcp, behind the same checks.
-//
-// Locks: streams.mu guards counts of streams. It is held for a look at a map.
+// The routes of files are in files, those of execs, contexts and terminals in execs, those of the audit log in
+// audits; they write streams with eventstream. /mcp is internal/api/mcp, behind the same checks.
 package rest

@@ -44,6 +44,7 @@ type world struct {
 	remembers  time.Duration // how long ago its memory of answers began
 	streamsEnd bool          // a stream of records or events ends, in place of waiting for the next one
 	audited    audit.Filter
+	buckets    int // that a summary was asked for
 	input      json.RawMessage
 	ref        sandbox.ToolRef
 	runs       int
@@ -439,6 +440,12 @@ func (w *world) List(_ context.Context, f audit.Filter) ([]audit.Record, string,
 		return []audit.Record{{ID: fmt.Sprint("r", n)}}, "", w.err
 	}
 	return []audit.Record{{ID: "r1"}}, "", w.err
+}
+
+func (w *world) Summarize(_ context.Context, f audit.Filter, buckets int) (audit.Summary, error) {
+	w.audited, w.buckets = f, buckets
+	t := audit.Tally{Count: 3}
+	return audit.Summary{Tally: t, Users: audit.Facet{Values: []audit.FacetValue{{Value: f.User, Tally: t}}}}, w.err
 }
 
 // Authenticate knows the keys ann, bob (no administration), root (may act for others).

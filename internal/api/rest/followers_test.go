@@ -66,7 +66,7 @@ func TestFollowers(t *testing.T) {
 			t.Errorf("one has left: %d %s", rec.Code, rec.Body)
 		}
 	}
-	if n := s.followers.streams.of[bob]; n != 0 {
+	if n := s.followers.streams.Of(bob); n != 0 {
 		t.Errorf("%d places are not given back", n)
 	}
 }

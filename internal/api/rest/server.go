@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/api/mcp"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/access"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/audits"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/eventstream"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/execs"
@@ -103,7 +104,7 @@ type server struct {
 	heartbeat time.Duration
 	idle      time.Duration
 	recheck   time.Duration   // of the credential of a request that goes on
-	follows   *auditFollowers // places of those who follow or export the audit log
+	follows   *audits.Followers
 	followers *followers
 	archives  files.Places
 	routes    gin.RoutesInfo // all there are
@@ -132,7 +133,7 @@ func newServer(o Options) (*server, error) {
 	}
 	table := route.NewTable()
 	return &server{
-		o: o, guard: g, table: table, followers: &followers{table: table}, archives: files.NewPlaces(), follows: &auditFollowers{},
+		o: o, guard: g, table: table, followers: &followers{table: table}, archives: files.NewPlaces(), follows: &audits.Followers{},
 		heartbeat: eventstream.Heartbeat, idle: exchange.IdleTimeout, recheck: access.RecheckEvery,
 	}, nil
 }
@@ -215,13 +216,12 @@ func (s *server) administration(api *route.API, a *access.Authenticator) {
 	o := s.o
 	driftRoutes{o.Drift}.add(api)
 	adminRoutes{o.Keys}.add(api)
-	auditProofRoutes{o.AuditProof}.add(api)
 	policyRoutes{o.Policy}.add(api)
 	secretRoutes{o.Secrets}.add(api)
 	approvalRoutes{o.Approvals}.add(api)
 	usageRoutes{o.Limits}.add(api)
 	overview.Routes{Server: o.Overview}.Add(api)
-	auditRoutes{o.Audit, a, s.follows, s.heartbeat, o.Log}.add(api)
+	audits.Routes{Audit: o.Audit, Proof: o.AuditProof, Access: a, Follows: s.follows, Heartbeat: s.heartbeat, Log: o.Log}.Add(api)
 }
 
 // exchanges makes an exchange of each request before the router sees it.
@@ -287,6 +287,10 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[audit.BadRecord]():    "AuditBadRecord",
 	reflect.TypeFor[audit.Head]():         "AuditHead",
 	reflect.TypeFor[audit.Writer]():       "AuditWriter",
+	reflect.TypeFor[audit.Summary]():      "AuditSummary",
+	reflect.TypeFor[audit.Bucket]():       "AuditBucket",
+	reflect.TypeFor[audit.Facet]():        "AuditFacet",
+	reflect.TypeFor[audit.FacetValue]():   "AuditFacetValue",
 	reflect.TypeFor[auth.Key]():           "Key",
 	reflect.TypeFor[secrets.Info]():       "Secret",
 	reflect.TypeFor[secrets.Rotation]():   "SecretRotation",

@@ -481,6 +481,7 @@ GET /api/audit listAudit agent,developer,admin,auditor
 GET /api/audit/checkpoint auditCheckpoint admin,auditor
 GET /api/audit/export exportAudit agent,developer,admin,auditor
 GET /api/audit/stream streamAudit agent,developer,admin,auditor
+GET /api/audit/summary summarizeAudit agent,developer,admin,auditor
 GET /api/keys listKeys admin
 GET /api/marketplaces listMarketplaces agent,developer,admin
 GET /api/mcp/drift listToolDrift developer,admin

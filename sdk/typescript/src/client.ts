@@ -9,6 +9,7 @@ import type {
   AddedSkill,
   Approval,
   AuditRecord,
+  AuditSummary,
   AuditVerification,
   Code,
   CodeContext,
@@ -99,6 +100,11 @@ export class Skerry {
       }
       await sleep(constants.takeUpPauseMs, o.signal);
     }
+  }
+
+  /** How many records fit a filter: in all, by time (in at most so many spans; 60 when absent), and by the values of some fields. */
+  auditSummary(filter: AuditFilter = {}, buckets?: number, o: CallOptions = {}): Promise<AuditSummary> {
+    return this.#t.call({ method: "GET", path: path("audit", "summary"), query: { ...auditQuery(filter), buckets } }, o);
   }
 
   /** Whether the audit log is whole. */

@@ -685,6 +685,63 @@ export interface AuditRecord {
   hash: string;
 }
 
+/** How many records of the audit log fit a filter: in all, by time, and by the values of some fields. */
+export interface AuditSummary {
+  /** Records */
+  count: number;
+  /** Of them, those whose outcome is denied */
+  denied: number;
+  /** Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused */
+  failed: number;
+  /** Counting stopped at a bound: records before counted_since are missing */
+  partial: boolean;
+  counted_since?: string;
+  /** Where the first bucket begins */
+  from: string;
+  /** Where the last bucket ends */
+  until: string;
+  /** How long a bucket is, in seconds */
+  bucket_s: number;
+  /** Oldest first, without a gap */
+  buckets: AuditBucket[];
+  users: AuditFacet;
+  actions: AuditFacet;
+  /** Of tool calls */
+  tools: AuditFacet;
+  /** Of results */
+  outcomes: AuditFacet;
+}
+
+/** A span of time, and the records in it. */
+export interface AuditBucket {
+  start: string;
+  /** Records */
+  count: number;
+  /** Of them, those whose outcome is denied */
+  denied: number;
+  /** Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused */
+  failed: number;
+}
+
+/** The values of a field, those with the most records first. */
+export interface AuditFacet {
+  /** At most 20 */
+  values: AuditFacetValue[];
+  /** Records with another value than these */
+  other: number;
+}
+
+/** A value of a field, and the records that have it. */
+export interface AuditFacetValue {
+  value: string;
+  /** Records */
+  count: number;
+  /** Of them, those whose outcome is denied */
+  denied: number;
+  /** Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused */
+  failed: number;
+}
+
 /** The outcome of a check of the audit log. */
 export interface AuditVerification {
   ok: boolean;

@@ -23,6 +23,7 @@ function is<T extends true>(): T[] {
 all.push(...is<Sends<Theirs["ActiveSkill"], ours.ActiveSkill>>(), ...is<Known<ours.ActiveSkill, Theirs["ActiveSkill"]>>());
 all.push(...is<Sends<Theirs["Approval"], ours.Approval>>(), ...is<Known<ours.Approval, Theirs["Approval"]>>());
 all.push(...is<Sends<Theirs["AuditRecord"], ours.AuditRecord>>(), ...is<Known<ours.AuditRecord, Theirs["AuditRecord"]>>());
+all.push(...is<Sends<Theirs["AuditSummary"], ours.AuditSummary>>());
 all.push(...is<Sends<Theirs["AuditVerification"], ours.AuditVerification>>());
 all.push(...is<Sends<Theirs["CodeContext"], ours.CodeContext>>(), ...is<Known<ours.CodeContext, Theirs["CodeContext"]>>());
 all.push(...is<Sends<Theirs["Edited"], ours.Edited>>(), ...is<Sends<Theirs["Written"], ours.Written>>());

@@ -149,6 +149,35 @@ class Client:
         for item in self._pages("/api/audit", params):
             yield models.AuditRecord.model_validate(item)
 
+    def audit_summary(
+        self,
+        *,
+        thread: str | None = None,
+        user: str | None = None,
+        exec: str | None = None,
+        action: str | None = None,
+        tool: str | None = None,
+        outcome: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        query: str | None = None,
+        buckets: int | None = None,
+    ) -> models.AuditSummary:
+        """How many audit records fit a filter: in all, by time, and by the values of some fields."""
+        params = {
+            "thread": thread,
+            "user": user,
+            "exec": exec,
+            "action": action,
+            "tool": tool,
+            "outcome": outcome,
+            "since": since,
+            "until": until,
+            "q": query,
+            "buckets": buckets,
+        }
+        return models.AuditSummary.model_validate((self._transport.call("GET", "/api/audit/summary", params=params)).json())
+
     def health(self) -> models.Health:
         return models.Health.model_validate((self._transport.call("GET", "/healthz")).json())
 

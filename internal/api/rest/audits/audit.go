@@ -1,4 +1,4 @@
-package rest
+package audits
 
 import (
 	"context"
@@ -22,13 +22,22 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// auditRoutes are the routes of the audit log.
-type auditRoutes struct {
-	audit     auditLog
-	access    *access.Authenticator
-	follows   *auditFollowers // places of those who follow or export the log
-	heartbeat time.Duration
-	log       *slog.Logger
+// Log is what the routes need of *audit.Log.
+type Log interface {
+	List(ctx context.Context, f audit.Filter) (items []audit.Record, next string, err error)
+	// Follow calls emit with records as they come, from behind the cursor after on; "": from now on.
+	Follow(ctx context.Context, f audit.Filter, after string, emit func(r audit.Record, cursor string) error) error
+	Summarize(ctx context.Context, f audit.Filter, buckets int) (audit.Summary, error)
+}
+
+// Routes are the routes of the audit log.
+type Routes struct {
+	Audit     Log
+	Proof     Proof // nil: the log is not verified here
+	Access    *access.Authenticator
+	Follows   *Followers
+	Heartbeat time.Duration // of streams
+	Log       *slog.Logger
 }
 
 // AuditFilter is what all that reads audit records can be asked for.
@@ -58,9 +67,13 @@ type auditPage struct {
 	Partial    bool           `json:"partial,omitempty" doc:"The page is shorter than asked for because looking took long: next_cursor goes on"`
 }
 
-func (s auditRoutes) add(api *route.API) {
+// Add adds the routes to api.
+func (s Routes) Add(api *route.API) {
+	proofRoutes{s.Proof}.add(api)
 	route.Register(api, route.On(http.MethodGet, "/api/audit", "listAudit", route.TagAdmin, route.AuditReaders,
 		"Audit records, newest first: the caller's own, or for administrators and auditors the tenant's"), s.listAudit)
+	route.Register(api, route.On(http.MethodGet, "/api/audit/summary", "summarizeAudit", route.TagAdmin, route.AuditReaders,
+		"How many audit records fit a filter: in all, by time, and by user, action, tool and outcome. It counts the newest first, for about half a second at most, and says when it did not reach all"), s.summarizeAudit)
 	op := route.On(http.MethodGet, "/api/audit/stream", "streamAudit", route.TagAdmin, route.AuditReaders,
 		"Audit records as they come (server-sent events); Last-Event-ID goes on behind an earlier one")
 	op.Responses = map[string]*huma.Response{"200": {Description: "Events record, each with a record as data", Content: map[string]*huma.MediaType{"text/event-stream": {}}}, "default": api.ProblemResponse()}
@@ -71,29 +84,29 @@ func (s auditRoutes) add(api *route.API) {
 	route.Register(api, op, s.exportAudit)
 }
 
-// maxFollowers is how many clients may follow or export at once.
-const maxFollowers = 64
+// MaxFollowers is how many clients may follow or export at once.
+const MaxFollowers = 64
 
-// maxOwnFollowers leaves places for others: agents read their own records, and must not keep auditors out.
-const maxOwnFollowers = 16
+// MaxOwnFollowers leaves places for others: agents read their own records, and must not keep auditors out.
+const MaxOwnFollowers = 16
 
-// auditFollowers counts those who follow or export.
-type auditFollowers struct{ streams streams }
+// Followers counts those who follow or export.
+type Followers struct{ places eventstream.Places }
 
-// enter takes a place of those who follow or export.
-func (f *auditFollowers) enter(o sandbox.Owner) (release func(), err error) {
-	return f.streams.enter(o, func(own, all int) error {
+// Enter takes a place of those who follow or export.
+func (f *Followers) Enter(o sandbox.Owner) (release func(), err error) {
+	return f.places.Enter(o, func(own, all int) error {
 		switch {
-		case own >= maxOwnFollowers:
-			return sandbox.TooManyCalls("this user follows or exports the audit log %d times already: end one first", maxOwnFollowers)
-		case all >= maxFollowers:
-			return sandbox.Errorf(sandbox.CapacityExceeded, "%d clients follow or export the audit log of this server already; try again later", maxFollowers)
+		case own >= MaxOwnFollowers:
+			return sandbox.TooManyCalls("this user follows or exports the audit log %d times already: end one first", MaxOwnFollowers)
+		case all >= MaxFollowers:
+			return sandbox.Errorf(sandbox.CapacityExceeded, "%d clients follow or export the audit log of this server already; try again later", MaxFollowers)
 		}
 		return nil
 	})
 }
 
-func (s auditRoutes) streamAudit(ctx context.Context, in *struct {
+func (s Routes) streamAudit(ctx context.Context, in *struct {
 	AuditFilter
 	LastEventID string `header:"Last-Event-ID" maxLength:"128" doc:"The id of the last event that was seen; without it the stream begins now"`
 },
@@ -102,7 +115,7 @@ func (s auditRoutes) streamAudit(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.follows.enter(exchange.CallerOf(ctx).Owner)
+	release, err := s.Follows.Enter(exchange.CallerOf(ctx).Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -111,11 +124,11 @@ func (s auditRoutes) streamAudit(ctx context.Context, in *struct {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		x := exchange.Of(ctx)
-		defer s.access.Watch(x.Request, x.Caller, cancel)()
-		a := auditStream{eventstream.New(x, humagin.Unwrap(c).Writer, s.heartbeat)}
+		defer s.Access.Watch(x.Request, x.Caller, cancel)()
+		a := auditStream{eventstream.New(x, humagin.Unwrap(c).Writer, s.Heartbeat)}
 		var alive sync.WaitGroup
 		alive.Go(func() { a.KeepAlive(ctx, cancel) })
-		err := s.audit.Follow(ctx, f, in.LastEventID, a.emit)
+		err := s.Audit.Follow(ctx, f, in.LastEventID, a.emit)
 		cancel()
 		alive.Wait()
 		a.End(ctx, err)
@@ -133,7 +146,7 @@ func (a auditStream) emit(r audit.Record, cursor string) error {
 	return a.Send(fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", cursor, eventstream.EventRecord, text))
 }
 
-func (s auditRoutes) exportAudit(ctx context.Context, in *struct {
+func (s Routes) exportAudit(ctx context.Context, in *struct {
 	AuditFilter
 	Format string `query:"format" enum:"jsonl,ocsf,csv" default:"jsonl" doc:"Records as they are, events of OCSF, or a table"`
 },
@@ -143,11 +156,11 @@ func (s auditRoutes) exportAudit(ctx context.Context, in *struct {
 		return nil, err
 	}
 	f.Limit = audit.MaxListed
-	release, err := s.follows.enter(exchange.CallerOf(ctx).Owner)
+	release, err := s.Follows.Enter(exchange.CallerOf(ctx).Owner)
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := s.audit.List(ctx, f) // what can go wrong goes wrong here, as a rule
+	items, next, err := s.Audit.List(ctx, f) // what can go wrong goes wrong here, as a rule
 	if err != nil {
 		release()
 		return nil, err
@@ -157,20 +170,20 @@ func (s auditRoutes) exportAudit(ctx context.Context, in *struct {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		x := exchange.Of(ctx)
-		defer s.access.Watch(x.Request, x.Caller, cancel)()
+		defer s.Access.Watch(x.Request, x.Caller, cancel)()
 		w := humagin.Unwrap(c).Writer
 		w.Header().Set("Content-Type", export.ContentType(in.Format))
 		w.Header().Set("Content-Disposition", `attachment; filename="audit.`+strings.Replace(in.Format, "ocsf", "ocsf.jsonl", 1)+`"`)
 		w.Header().Set("Cache-Control", exchange.NoStore)
 		if err := s.export(ctx, w, f, in.Format, items, next); err != nil {
-			s.log.Warn("export of audit records broken off", "request_id", x.ID, "error", err)
+			s.Log.Warn("export of audit records broken off", "request_id", x.ID, "error", err)
 			panic(http.ErrAbortHandler) // the client is not to take it for all
 		}
 	}}, nil
 }
 
 // export writes page after page; it holds one.
-func (s auditRoutes) export(ctx context.Context, w http.ResponseWriter, f audit.Filter, format string, items []audit.Record, next string) error {
+func (s Routes) export(ctx context.Context, w http.ResponseWriter, f audit.Filter, format string, items []audit.Record, next string) error {
 	out, err := export.New(format, w)
 	if err != nil {
 		return err
@@ -185,7 +198,7 @@ func (s auditRoutes) export(ctx context.Context, w http.ResponseWriter, f audit.
 			return err
 		}
 		f.Cursor = next
-		if items, next, err = s.audit.List(ctx, f); err != nil {
+		if items, next, err = s.Audit.List(ctx, f); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -209,15 +222,31 @@ func (in AuditFilter) filter(c sandbox.Caller) (audit.Filter, error) {
 	return f, f.CheckNames()
 }
 
-func (s auditRoutes) listAudit(ctx context.Context, in *auditIn) (*route.Body[auditPage], error) {
+func (s Routes) listAudit(ctx context.Context, in *auditIn) (*route.Body[auditPage], error) {
 	f, err := in.filter(exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
 	f.Cursor, f.Limit = in.Cursor, in.Limit
-	items, next, err := s.audit.List(ctx, f)
+	items, next, err := s.Audit.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	return route.BodyOf(auditPage{Items: route.PageOf(items, next).Body.Items, NextCursor: next, Partial: next != "" && len(items) < in.Limit}), nil
+}
+
+func (s Routes) summarizeAudit(ctx context.Context, in *struct {
+	AuditFilter
+	Buckets int `query:"buckets" minimum:"1" maximum:"500" default:"60" doc:"The most spans of time: they are as long as it takes"`
+},
+) (*route.Body[audit.Summary], error) {
+	f, err := in.filter(exchange.CallerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	sum, err := s.Audit.Summarize(ctx, f, in.Buckets)
+	if err != nil {
+		return nil, err
+	}
+	return route.BodyOf(sum), nil
 }

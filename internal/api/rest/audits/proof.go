@@ -1,4 +1,4 @@
-package rest
+package audits
 
 import (
 	"context"
@@ -9,20 +9,20 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// auditProofRoutes are the routes of proofs of the audit log.
-type auditProofRoutes struct {
-	proof auditProof // nil: the log is not verified here
+// proofRoutes are the routes of proofs of the audit log.
+type proofRoutes struct {
+	proof Proof // nil: the log is not verified here
 }
 
-// auditProof says whether the audit log is as it was written.
-type auditProof interface {
+// Proof says whether the audit log is as it was written.
+type Proof interface {
 	// Verify checks all of the log that lies on this server's disk. Conflict: that is being done.
 	Verify(ctx context.Context) (audit.VerifyResult, error)
 	// Checkpoints are signed heads, to be held elsewhere.
 	Checkpoints(ctx context.Context) ([]audit.Head, error)
 }
 
-func (s auditProofRoutes) add(api *route.API) {
+func (s proofRoutes) add(api *route.API) {
 	route.Register(api, route.On(http.MethodPost, "/api/audit/verify", "verifyAudit", route.TagAdmin, route.Auditors,
 		"Check that no audit record on this server's disk was changed, removed, reordered, inserted or hashed anew"), s.verifyAudit)
 	route.Register(api, route.On(http.MethodGet, "/api/audit/checkpoint", "auditCheckpoint", route.TagAdmin, route.Auditors,
@@ -31,7 +31,7 @@ func (s auditProofRoutes) add(api *route.API) {
 
 var errNoProof = sandbox.Errorf(sandbox.NotSupported, "this server does not verify its audit log")
 
-func (s auditProofRoutes) verifyAudit(ctx context.Context, _ *struct{}) (*route.Body[audit.VerifyResult], error) {
+func (s proofRoutes) verifyAudit(ctx context.Context, _ *struct{}) (*route.Body[audit.VerifyResult], error) {
 	if s.proof == nil {
 		return nil, errNoProof
 	}
@@ -42,7 +42,7 @@ func (s auditProofRoutes) verifyAudit(ctx context.Context, _ *struct{}) (*route.
 	return &route.Body[audit.VerifyResult]{Body: res}, nil
 }
 
-func (s auditProofRoutes) auditCheckpoint(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[audit.Head]], error) {
+func (s proofRoutes) auditCheckpoint(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[audit.Head]], error) {
 	if s.proof == nil {
 		return nil, errNoProof
 	}
