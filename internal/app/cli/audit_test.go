@@ -87,3 +87,44 @@ func TestAuditExportFile(t *testing.T) {
 		t.Errorf("an export that broke off: %v", err)
 	}
 }
+
+// TestAuditSummary: counts are a table without control characters, or JSON; a summary that is not of all says so.
+func TestAuditSummary(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if r.URL.Path != "/api/audit/summary" || q.Get("user") != "ann" || q.Get("since") == "" || q.Get("buckets") != "3" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"count":12,"denied":3,"failed":1,"partial":true,"counted_since":"2026-01-02T03:04:05Z","from":"2026-01-02T03:00:00Z","until":"2026-01-02T03:02:00Z","bucket_s":60,
+			"buckets":[{"start":"2026-01-02T03:00:00Z","count":2,"denied":0,"failed":1},{"start":"2026-01-02T03:01:00Z","count":10,"denied":3,"failed":0}],
+			"users":{"values":[{"value":"ann","count":12,"denied":3,"failed":1}],"other":0},"actions":{"values":[],"other":0},
+			"tools":{"values":[{"value":"mail\u001b[2J__send\u202e","count":6,"denied":3,"failed":0}],"other":4},"outcomes":{"values":[],"other":0}}`)
+	}))
+	defer srv.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	run := func(more ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		root := NewRoot()
+		root.SetArgs(append([]string{"audit", "summary", "--server", srv.URL, "--user", "ann", "--since", "7d", "--buckets", "3"}, more...))
+		root.SetOut(&out)
+		root.SetErr(&out)
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	got := run()
+	for _, want := range []string{"12 records, 3 denied, 1 failed", "are not counted", "██", "TOOL", "__send", "(others)"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	if strings.ContainsAny(got, "\x1b\u202e") {
+		t.Errorf("control characters in %q", got)
+	}
+	if got := run("--json"); !strings.Contains(got, `"bucket_s": 60`) {
+		t.Errorf("as JSON: %s", got)
+	}
+}

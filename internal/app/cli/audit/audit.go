@@ -23,7 +23,7 @@ import (
 // New is `skerry audit`.
 func New(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Read the audit log"}
-	cmd.AddCommand(newAuditQuery(api), newAuditCalls(api), newAuditShow(api), newAuditReport(api), newAuditTail(api), newAuditExport(api), newAuditVerify(api), newAuditCheckpoint(api), newAuditKeys(api))
+	cmd.AddCommand(newAuditQuery(api), newAuditCalls(api), newAuditSummary(api), newAuditShow(api), newAuditReport(api), newAuditTail(api), newAuditExport(api), newAuditVerify(api), newAuditCheckpoint(api), newAuditKeys(api))
 	return cmd
 }
 
