@@ -1,4 +1,5 @@
 // A browser with a watch: it notes what scripts ran, which other hosts were asked, and which rules of the page's policy were broken.
+import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
@@ -48,6 +49,11 @@ export async function keyFor(user, role, more = {}) {
   return (await api("POST", "/api/keys", { body: { name: `${user} ${role}`, user, role, ...more } })).secret;
 }
 
+/** Deletes the threads of another user: test.sh sees those of its own user alone. */
+export async function forget(key) {
+  for (const t of (await api("GET", "/api/threads?limit=1000", { key })).items) await api("DELETE", `/api/threads/${encodeURIComponent(t.thread_id)}`, { key });
+}
+
 export const exec = (thread, command, more = {}) => api("POST", `/api/threads/${thread}/exec`, { body: { command, ...more } });
 export const put = (thread, path, bytes, key = adminKey) => api("PUT", `/api/threads/${thread}/files/content?path=${encodeURIComponent(path)}`, { raw: bytes, key });
 
@@ -57,6 +63,50 @@ export async function login(page, key, path = "/ui/", keep = true) {
   if (keep) await page.getByText("Keep for this tab").click();
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("button", { name: "Log out" }).waitFor();
+}
+
+/** A page that is logged in. What it did that no page may do fails the test at its end. */
+export async function inside(run, { key = adminKey, path = "/ui/", ...options } = {}) {
+  const it = await open(options);
+  try {
+    await login(it.page, key, path);
+    await run(it.page, it);
+    assert.deepEqual(it.seen, { ran: [], elsewhere: [], violations: [], errors: [] });
+  } finally {
+    await it.close();
+  }
+}
+
+export const attack = (what) => `<img src=x onerror="ran('${what}')"><svg onload="ran('${what}')"></svg><script>ran('${what}')</script>`;
+
+/** The watch sees that a text runs when a page takes it as HTML. */
+export async function control(text) {
+  const { page, seen, close } = await open();
+  await page.setContent(`<body>${text}</body>`);
+  await page.waitForTimeout(300);
+  await close();
+  return seen.ran;
+}
+
+/** What axe finds on some pages, in both themes and two widths, and what is wider than the page. */
+export async function looksGood(pages, key = adminKey) {
+  const found = [];
+  for (const colorScheme of ["light", "dark"]) {
+    for (const width of [1280, 390]) {
+      const it = await open({ colorScheme, viewport: { width, height: 844 } });
+      await login(it.page, key);
+      for (const [name, [path, ready]] of Object.entries(pages)) {
+        await it.page.goto(server + path);
+        await ready(it.page);
+        found.push(...(await axe(it.page)).map((f) => `${colorScheme}, ${width} px, ${name}: ${f}`));
+        const wide = await it.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        if (wide > 0) found.push(`${colorScheme}, ${width} px, ${name}: ${wide} px wider than the page`);
+      }
+      found.push(...it.seen.violations, ...it.seen.errors);
+      await it.close();
+    }
+  }
+  return found;
 }
 
 /** What axe finds on the page, as text. */

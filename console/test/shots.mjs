@@ -1,5 +1,5 @@
 // Screenshots of each page in both themes, into a folder: make console-shots.
-import { api, browser, exec, login, open, put, adminKey, server } from "./browser.mjs";
+import { api, browser, exec, forget, keyFor, login, open, put, adminKey, server } from "./browser.mjs";
 
 const out = process.argv[2];
 const thread = "support-ticket-88";
@@ -17,6 +17,28 @@ await api("POST", "/api/threads/research-2232/sandbox/pause");
 await api("POST", "/api/threads/nightly-report/sandbox/hibernate");
 await put("draft-letter", "/mnt/user-data/workspace/letter.txt", "Dear");
 
+// Records of some people, and calls that wait. test.sh has the tools and the rules.
+const agents = Object.fromEntries(await Promise.all(["ada", "grace", "edsger"].map(async (user) => [user, await keyFor(user, "agent")])));
+const post = (key, path, body) => fetch(server + path, { method: "POST", headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" }, body: JSON.stringify(body) });
+const reads = (paths) => `for p in ${JSON.stringify(paths)}:\n    try:\n        print(call_mcp_tool("demo__read_text_file", {"path": p}))\n    except Exception as e:\n        print("refused", e)\n`;
+for (const [user, key] of Object.entries(agents)) {
+  await post(key, `/api/threads/${user}-islands/execute_code`, { language: "python", code: `call_mcp_tool("demo__list_directory", {"path": "/islands"})\n${reads(["/islands/islands.txt", "/islands/../etc/passwd"])}` });
+  for (let i = 0; i < 6; i++) await post(key, `/api/threads/${user}-islands/tools/call`, { tool: "demo__read_text_file", input: { path: i === 4 ? "/islands/../root" : "/islands/islands.txt", token: "t" } });
+}
+const deploys = (env) => post(agents.grace, "/api/threads/grace-release/exec", { command: `deploy --ask-first \\\n  --service billing \\\n  --environment ${env} \\\n  --replicas 3`, timeout_s: 600 });
+const waiting = async () => {
+  for (;;) {
+    const { items } = await api("GET", "/api/approvals?state=pending");
+    if (items.length > 0) return items[0];
+    await new Promise((r) => setTimeout(r, 200));
+  }
+};
+const earlier = deploys("staging");
+await api("POST", `/api/approvals/${(await waiting()).id}`, { body: { decision: "approve", scope: "once" } });
+await earlier;
+const production = deploys("production");
+const asked = await waiting();
+
 const pages = {
   threads: ["/ui/threads", (p) => p.getByRole("link", { name: thread }).waitFor()],
   exec: [`/ui/threads/${thread}`, async (p) => {
@@ -28,6 +50,19 @@ const pages = {
     await p.locator(".xterm-rows").getByText("$").first().waitFor();
     await p.keyboard.type("python3 -c 'print(6 * 7)'; ls /mnt\n");
     await p.locator(".xterm-rows").getByText("user-data").last().waitFor();
+  }],
+  approvals: [`/ui/approvals?id=${asked.id}`, (p) => p.locator("ins").first().waitFor()],
+  audit: ["/ui/audit?last=1h", async (p) => {
+    await p.locator("canvas").waitFor();
+    await p.locator(".grid-audit [role=row]").nth(3).waitFor();
+  }],
+  record: ["/ui/audit?last=1h&user=ada&outcome=denied", async (p) => {
+    await p.locator(".grid-audit .row-link").last().click();
+    await p.getByText("The whole request").waitFor();
+  }],
+  proof: ["/ui/audit?last=1h&proof=true", async (p) => {
+    await p.getByRole("button", { name: "Verify now" }).click();
+    await p.getByText("What this covers").waitFor();
   }],
   files: [`/ui/threads/${thread}/files?path=/mnt/user-data/workspace/notes.md`, (p) => p.getByText("# Ticket 88").waitFor()],
 };
@@ -44,4 +79,7 @@ for (const colorScheme of ["light", "dark"]) {
   }
   await close();
 }
+await api("POST", `/api/approvals/${asked.id}`, { body: { decision: "deny" } });
+await production;
+await Promise.all(Object.values(agents).map(forget));
 await browser.close();

@@ -38,6 +38,20 @@ test("the terminal and the files are chunks of their own", async () => {
   }
 });
 
+test("the pages of audit and approvals, and the library of plots, are chunks of their own", async () => {
+  const first = new Set([...filesOf("index.html"), ...filesOf("src/pages/threads/ThreadsPage.tsx")]);
+  for (const part of ["src/pages/audit/AuditPage.tsx", "src/pages/approvals/ApprovalsPage.tsx", "src/ui/PlotCanvas.tsx"]) {
+    assert.ok(manifest[part].isDynamicEntry, part);
+    assert.ok(!first.has(manifest[part].file), part);
+  }
+  for (const file of first) {
+    if (file.endsWith(".js")) assert.doesNotMatch(await readFile(new URL(file, dist), "utf8"), /u-over|diffLines/, file);
+  }
+  const plot = manifest["src/ui/PlotCanvas.tsx"];
+  assert.match(await readFile(new URL(plot.file, dist), "utf8"), /u-over/, "the mark of the library is not in its chunk");
+  assert.ok(!filesOf("src/pages/audit/AuditPage.tsx").includes(plot.file));
+});
+
 test("the console names no other host to load something from", async () => {
   for (const chunk of Object.values(manifest)) {
     for (const file of [chunk.file, ...(chunk.css ?? [])]) {

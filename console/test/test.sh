@@ -50,7 +50,33 @@ serve() {
   [ -n "$address" ] || { echo "the server does not serve after a minute" >&2; exit 1; }
   servers+=("$address")
 }
-serve keys SKERRY_AUTH=keys SKERRY_FIRST_KEY="$SKERRY_ADMIN_KEY"
+# Tools of an MCP server, one of which is denied for some arguments, and commands that a person has to agree to.
+"$work/bin/skerry" demo tools --listen 127.0.0.1:0 >"$work/log-tools" 2>&1 &
+pids+=($!)
+for _ in $(seq 40); do
+  tools=$(sed -n 's/^MCP server on \(http.*\)$/\1/p' "$work/log-tools" 2>/dev/null) || true
+  [ -z "$tools" ] || break
+  sleep 0.25
+done
+[ -n "$tools" ] || { echo "the tools do not serve" >&2; exit 1; }
+echo "{\"mcpServers\": {\"demo\": {\"url\": \"$tools\"}}}" >"$work/extensions.json"
+cat >"$work/policy.yaml" <<'END'
+version: 1
+default: allow
+rules:
+  - id: not-above
+    effect: deny
+    match: {server: demo}
+    when: args.?path.orValue("").contains("..")
+    reason: no path goes up
+  - id: ask-first
+    effect: require_approval
+    match: {kind: exec}
+    when: args.?command.orValue("").contains("ask-first")
+    reason: a person has to agree
+END
+chmod 644 "$work/extensions.json" "$work/policy.yaml"
+serve keys SKERRY_AUTH=keys SKERRY_FIRST_KEY="$SKERRY_ADMIN_KEY" SKERRY_EXTENSIONS="$work/extensions.json" SKERRY_POLICY="$work/policy.yaml"
 serve open SKERRY_AUTH=none
 export SKERRY_SERVER=${servers[0]} SKERRY_OPEN_SERVER=${servers[1]} SKERRY_LOG=$work/log-keys
 ln -sfn "$SKERRY_CACHE/console/node_modules" console/node_modules
@@ -59,5 +85,5 @@ if [ -n "${SKERRY_CONSOLE_SHOTS:-}" ]; then
   exit
 fi
 log=$work/tests
-timeout 480 node --test --test-reporter spec ${1:+--test-name-pattern "$1"} console/test/size.test.mjs console/test/console.test.mjs >"$log" 2>&1 || { cat "$log"; exit 1; }
+timeout 900 node --test --test-concurrency 1 --test-reporter spec ${1:+--test-name-pattern "$1"} console/test/*.test.mjs >"$log" 2>&1 || { cat "$log"; exit 1; }
 printf 'ok  \tconsole\t%s\n' "$(grep -E '^ℹ pass' "$log" | tr -dc 'a-z0-9 ')"

@@ -1,5 +1,7 @@
 import type { AnyRoute } from "@tanstack/react-router";
 import type { Role } from "../session/session";
+import { approvalsPage } from "./approvals/route";
+import { auditPage } from "./audit/route";
 import { overviewPage } from "./overview/route";
 import { threadsPage } from "./threads/route";
 import { threadPage } from "./thread/route";
@@ -7,7 +9,7 @@ import { threadPage } from "./thread/route";
 /** An entry of the navigation. `roles` may read what the page shows. */
 export interface Nav {
   label: string;
-  to: "/overview" | "/threads";
+  to: "/overview" | "/threads" | "/approvals" | "/audit";
   roles: readonly Role[];
 }
 
@@ -17,7 +19,7 @@ export interface Page {
 }
 
 // A page is a folder with a route.ts, and a line here.
-export const pages = [overviewPage, threadsPage, threadPage] as const satisfies readonly Page[];
+export const pages = [overviewPage, threadsPage, threadPage, approvalsPage, auditPage] as const satisfies readonly Page[];
 
 /** What of the navigation a role sees. The server refuses the rest anyway. */
 export function navOf(role: Role | undefined): Nav[] {

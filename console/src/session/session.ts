@@ -1,6 +1,8 @@
-import { Skerry, SkerryError } from "@skerry/client";
+import { Skerry, SkerryError, type Options, type Request } from "@skerry/client";
+import { Transport } from "@skerry/client/transport";
 import { useSyncExternalStore } from "react";
 import { queries } from "../queries";
+import { parseExact } from "../ui/exact";
 import { BrowserSocket } from "./socket";
 
 export type Role = "agent" | "developer" | "admin" | "auditor";
@@ -49,8 +51,12 @@ const watchedFetch: typeof fetch = async (input, init) => {
   return answer;
 };
 
+function options(onBehalfOf?: string): Options {
+  return { server: location.origin, key, fetch: watchedFetch, webSocket: BrowserSocket, patienceMs: 4_000, ...(onBehalfOf === undefined ? {} : { onBehalfOf }) };
+}
+
 function connect(onBehalfOf?: string): Skerry {
-  return new Skerry({ server: location.origin, key, fetch: watchedFetch, webSocket: BrowserSocket, patienceMs: 4_000, ...(onBehalfOf === undefined ? {} : { onBehalfOf }) });
+  return new Skerry(options(onBehalfOf));
 }
 
 // Clients that act for other users, by these.
@@ -84,6 +90,14 @@ export const session = {
     const known = acting.get(user) ?? connect(user);
     acting.set(user, known);
     return known;
+  },
+  /** Asks for what is no JSON, such as an export. */
+  open(request: Request, signal: AbortSignal): Promise<Response> {
+    return new Transport(options()).send(request, signal);
+  },
+  /** Asks for JSON whose numbers a person has to see as they are: JavaScript rounds those of more than 15 digits. */
+  async exact<T>(request: Request, signal: AbortSignal): Promise<T> {
+    return parseExact<T>(await (await session.open(request, AbortSignal.any([signal, AbortSignal.timeout(60_000)]))).text());
   },
   /** What to do when the session ends by itself. */
   onExpired(run: () => void): void {

@@ -43,6 +43,38 @@ class AuditBadRecord(Model):
     writer: str
 
 
+class AuditBucket(Model):
+    count: int
+    """
+    Records
+    """
+    denied: int
+    """
+    Of them, those whose outcome is denied
+    """
+    failed: int
+    """
+    Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused
+    """
+    start: AwareDatetime
+
+
+class AuditFacetValue(Model):
+    count: int
+    """
+    Records
+    """
+    denied: int
+    """
+    Of them, those whose outcome is denied
+    """
+    failed: int
+    """
+    Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused
+    """
+    value: str
+
+
 class AuditHead(Model):
     hash: str
     seq: int
@@ -1337,6 +1369,17 @@ class Approval(Model):
     """
 
 
+class AuditFacet(Model):
+    other: int
+    """
+    Records with another value than these
+    """
+    values: list[AuditFacetValue]
+    """
+    At most 20
+    """
+
+
 class AuditPage(Model):
     items: list[AuditRecord]
     next_cursor: str | None = None
@@ -1347,6 +1390,52 @@ class AuditPage(Model):
     """
     The page is shorter than asked for because looking took long: next_cursor goes on
     """
+
+
+class AuditSummary(Model):
+    actions: AuditFacet
+    bucket_s: int
+    """
+    How long a bucket is, in seconds
+    """
+    buckets: list[AuditBucket]
+    """
+    Oldest first, without a gap
+    """
+    count: int
+    """
+    Records
+    """
+    counted_since: AwareDatetime | None = None
+    denied: int
+    """
+    Of them, those whose outcome is denied
+    """
+    failed: int
+    """
+    Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused
+    """
+    from_: Annotated[AwareDatetime, Field(alias="from")]
+    """
+    Where the first bucket begins
+    """
+    outcomes: AuditFacet
+    """
+    Of results
+    """
+    partial: bool
+    """
+    Counting stopped at a bound: records before counted_since are missing
+    """
+    tools: AuditFacet
+    """
+    Of tool calls
+    """
+    until: AwareDatetime
+    """
+    Where the last bucket ends
+    """
+    users: AuditFacet
 
 
 class AuditVerification(Model):
