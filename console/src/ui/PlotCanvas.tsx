@@ -50,7 +50,7 @@ export default function PlotCanvas({ times, series, kind, step, height, format, 
       const options: uPlot.Options = {
         width: Math.max(box.clientWidth, 80),
         height,
-        padding: [10, 12, 0, 0],
+        padding: [10, 22, 0, 0],
         legend: { show: false },
         scales: {
           x: { time: true, range: (_u, low, high) => [low, high + (step || (low === high ? 1 : 0))] },

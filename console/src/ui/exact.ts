@@ -18,6 +18,11 @@ function same(source: string, value: number): boolean {
   return source.replace(/[^0-9]/g, "").replace(/^0+/, "").length <= 15 && Number.isFinite(value);
 }
 
+/** A string as JSON has it. Behind each line break in it there is another one, for the eye: JSON itself has none in a string. */
+function quoted(text: string, indent: string): string {
+  return JSON.stringify(text).replace(/\\\\|\\n(?!"$)/g, (m) => (m === "\\n" ? `\\n\n${indent}  ` : m));
+}
+
 /** JSON for people to read, with Exact numbers as they were written. */
 export function pretty(value: unknown, indent = ""): string {
   const deeper = `${indent}  `;
@@ -29,5 +34,5 @@ export function pretty(value: unknown, indent = ""): string {
     const members = Object.entries(value);
     return members.length === 0 ? "{}" : `{\n${members.map(([k, v]) => `${deeper}${JSON.stringify(k)}: ${pretty(v, deeper)}`).join(",\n")}\n${indent}}`;
   }
-  return JSON.stringify(value) ?? "null";
+  return typeof value === "string" ? quoted(value, indent) : (JSON.stringify(value) ?? "null");
 }

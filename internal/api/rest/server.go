@@ -103,7 +103,7 @@ type server struct {
 	table     *route.Table
 	heartbeat time.Duration
 	idle      time.Duration
-	recheck   time.Duration   // of the credential of a request that goes on
+	recheck   time.Duration // of the credential of a request that goes on
 	follows   *audits.Followers
 	followers *followers
 	archives  files.Places

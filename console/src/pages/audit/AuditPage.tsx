@@ -191,13 +191,13 @@ function Histogram({ search, summary, now, change }: { search: AuditSearch; summ
     ],
     [summary],
   );
-  if (summary === undefined) return <div className="plot-box" style={{ height: 132 }} />;
+  if (summary === undefined) return <div className="plot-box" style={{ height: 112 }} />;
   const words = `${summary.count} records, ${summary.denied} denied, ${summary.failed} failed, from ${moment(Date.parse(summary.from) / 1000)} to ${moment(Date.parse(summary.until) / 1000)}.`;
   return (
     <section aria-label="Records over time" className="audit-plot">
       <div className="line audit-count num">
         <span role="status">
-          <strong>{summary.count.toLocaleString()}</strong> records, <span className={summary.denied > 0 ? "bad" : ""}>{summary.denied.toLocaleString()} denied</span>, {summary.failed.toLocaleString()} failed
+          <strong>{summary.count.toLocaleString()}</strong> {summary.count === 1 ? "record" : "records"}, <span className={summary.denied > 0 ? "bad" : ""}>{summary.denied.toLocaleString()} denied</span>, {summary.failed.toLocaleString()} failed
         </span>
         <span className="muted audit-range">
           {moment(Date.parse(summary.from) / 1000)} to {moment(Date.parse(summary.until) / 1000)}
@@ -211,7 +211,7 @@ function Histogram({ search, summary, now, change }: { search: AuditSearch; summ
           Counted since {moment(Date.parse(summary.counted_since) / 1000)}: there are too many records to count them all at once. A shorter time, or a user, has all of its own. The list below has all.
         </p>
       )}
-      <Plot label="Records over time" summary={words} kind="bars" times={times} series={series} step={summary.bucket_s} onSelect={zoom} />
+      <Plot label="Records over time" summary={words} kind="bars" times={times} series={series} step={summary.bucket_s} height={112} onSelect={zoom} />
     </section>
   );
 }
@@ -338,7 +338,7 @@ function Records({ filter, search, change, total }: { filter: Query; search: Aud
     <section className="audit-list" aria-label="Records">
       <div className="line audit-list-head">
         <span className="count num" role="status">
-          {list.isPending ? "" : `${records.length.toLocaleString()}${hasNextPage ? "+" : ""} records in ${tree.length.toLocaleString()} ${tree.length === 1 ? "request" : "requests"}`}
+          {list.isPending ? "" : `${records.length.toLocaleString()}${hasNextPage ? "+" : ""} ${records.length === 1 ? "record" : "records"} in ${tree.length.toLocaleString()} ${tree.length === 1 ? "request" : "requests"}`}
           {tail.records.length > 0 ? `, ${tail.records.length} of them live` : ""}
         </span>
         <Export filter={filter} newest={records[0]?.time} total={total?.count} />

@@ -77,7 +77,7 @@ function Narrow({ field, value }: { field: FieldName; value: string }) {
 }
 
 function exactly(t: string): string {
-  return `${new Date(t).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" })} (${t})`;
+  return new Date(t).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
 function Facts({ node }: { node: Node }) {
@@ -116,7 +116,9 @@ function Facts({ node }: { node: Node }) {
           </Fact>
         )}
         <Fact name="Time">
-          <time dateTime={r.time}>{exactly(r.time)}</time>
+          <time dateTime={r.time} title={r.time}>
+            {exactly(r.time)}
+          </time>
         </Fact>
         {end.ms > 0 && <Fact name="Took">{duration(end.ms)}</Fact>}
         {r.bytes_in > 0 && <Fact name="Came in">{bytes(r.bytes_in)}</Fact>}
