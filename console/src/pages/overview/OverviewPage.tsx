@@ -107,7 +107,9 @@ function Tenant({ me }: { me: Principal }) {
           <Link to="/threads">See them</Link>
         </Tile>
       )}
-      {waiting.data !== undefined && <Tile name="Calls that wait for a decision" value={`${calls}${waiting.data.next_cursor === undefined ? "" : "+"}`} bad={calls > 0} />}
+      {waiting.data !== undefined && <Tile name="Calls that wait for a decision" value={`${calls}${waiting.data.next_cursor === undefined ? "" : "+"}`} bad={calls > 0}>
+          <Link to="/approvals">Decide</Link>
+        </Tile>}
       {threads.isError && <Failure error={threads.error} what="Threads cannot be counted" />}
     </dl>
   );
