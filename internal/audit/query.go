@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/summary"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -34,7 +35,7 @@ type view interface {
 	list(ctx context.Context, f Filter) (items []Record, next string, err error)
 	// count adds the records that match f to c, newest first, until the deadline. Those from before since (Unix ms) it did not
 	// reach; 0: it counted all.
-	count(ctx context.Context, f Filter, c *summer, deadline time.Time) (since int64, err error)
+	count(ctx context.Context, f Filter, c *summary.Counter, deadline time.Time) (since int64, err error)
 	// follow returns what comes behind the cursor after, "" = from now on, and waits for more until ctx ends.
 	follow(ctx context.Context, f Filter, after string, emit func(r Record, cursor string) error) error
 	// flush waits until all that was appended before can be seen.

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/summary"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -173,10 +174,10 @@ func (v *redisView) list(ctx context.Context, f Filter) (items []Record, next st
 }
 
 // count reads what list would. A Redis does not count by values, so a summary of very many records is of the newest ones.
-func (v *redisView) count(ctx context.Context, f Filter, c *summer, deadline time.Time) (since int64, err error) {
+func (v *redisView) count(ctx context.Context, f Filter, c *summary.Counter, deadline time.Time) (since int64, err error) {
 	f.Limit = DefaultListed // how much is asked for at first
 	next, err := v.search(ctx, f, deadline, func(r Record) (full bool) {
-		c.record(r)
+		countRecord(c, r)
 		return false
 	})
 	if err != nil || next == "" {

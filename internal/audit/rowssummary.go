@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit/summary"
 )
 
 // countedRows is how many rows of the newest writer are counted before the clock is looked at.
@@ -11,7 +13,7 @@ const countedRows = 4096
 
 // count walks backwards over the rows of all writers, a step at a time: of each writer it takes all rows that are as
 // new as the last one of the step, so that what it left out when the time is over is older than since.
-func (x *rowIndex) count(ctx context.Context, f Filter, c *summer, deadline time.Time) (since int64, err error) {
+func (x *rowIndex) count(ctx context.Context, f Filter, c *summary.Counter, deadline time.Time) (since int64, err error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if !x.ready {
@@ -51,14 +53,14 @@ func (x *rowIndex) count(ctx context.Context, f Filter, c *summer, deadline time
 type rowCounter struct {
 	*rowReader
 	q *rowQuery
-	c *summer
+	c *summary.Counter
 
 	entered *rowFile
 	names   *rowNames
 	none    bool // no record of the segment matches
 	reads   bool // hashes do not say enough: each record is read
-	sums    [facets]map[uint32]*Tally
-	ends    map[uint32]Tally // by the hash of the outcome
+	sums    [summary.Fields]map[uint32]*summary.Tally
+	ends    map[uint32]summary.Tally // by the hash of the outcome
 }
 
 func (r *rowCounter) time() uint64 { return little.Uint64(r.row()[rowTime:]) }
@@ -98,9 +100,9 @@ func (r *rowCounter) take(bound uint64) (more bool) {
 func (r *rowCounter) enter(f *rowFile) {
 	r.entered, r.names, r.none = f, f.valueNames(), false
 	for i := range r.sums {
-		r.sums[i] = map[uint32]*Tally{}
+		r.sums[i] = map[uint32]*summary.Tally{}
 	}
-	r.ends = map[uint32]Tally{}
+	r.ends = map[uint32]summary.Tally{}
 	w := r.q.f
 	r.reads = w.Text != "" || w.Thread != "" || w.Exec != ""
 	if r.names == nil || r.names.clash {
@@ -121,7 +123,7 @@ func (r *rowCounter) enter(f *rowFile) {
 		}
 	}
 	for hash, outcome := range r.names.values[nameOutcome] {
-		r.ends[hash] = tallyOf(outcome)
+		r.ends[hash] = summary.Of(outcome)
 	}
 }
 
@@ -130,28 +132,27 @@ func (r *rowCounter) enter(f *rowFile) {
 func (r *rowCounter) count(f *rowFile, row []byte, own int64) {
 	if r.reads || uint64(own) == r.q.since || uint64(own)+1 == r.q.until {
 		if rec, ok := r.q.fetch(f, row); ok {
-			r.c.record(rec)
+			countRecord(r.c, rec)
 		}
 		return
 	}
 	t := r.ends[little.Uint32(row[rowOutcome:])]
-	r.c.total.add(t)
-	r.c.time.at(own).add(t)
-	r.sum(facetUser, little.Uint32(row[rowUser:]), t)
-	r.sum(facetAction, little.Uint32(row[rowAction:]), t)
-	r.sum(facetOutcome, little.Uint32(row[rowOutcome:]), t)
+	r.c.Count(own, t)
+	r.sum(summary.User, little.Uint32(row[rowUser:]), t)
+	r.sum(summary.Action, little.Uint32(row[rowAction:]), t)
+	r.sum(summary.Outcome, little.Uint32(row[rowOutcome:]), t)
 	if tool := little.Uint32(row[rowTool:]); tool != 0 {
-		r.sum(facetTool, tool, t)
+		r.sum(summary.Tool, tool, t)
 	}
 }
 
-func (r *rowCounter) sum(facet int, hash uint32, t Tally) {
+func (r *rowCounter) sum(facet int, hash uint32, t summary.Tally) {
 	sum := r.sums[facet][hash]
 	if sum == nil {
-		sum = &Tally{}
+		sum = &summary.Tally{}
 		r.sums[facet][hash] = sum
 	}
-	sum.add(t)
+	sum.Add(t)
 }
 
 // leave adds what was counted of a segment to the rest.
@@ -163,12 +164,12 @@ func (r *rowCounter) leave() {
 	if r.names == nil {
 		return
 	}
-	for i, field := range [facets]int{facetUser: nameUser, facetAction: nameAction, facetTool: nameTool, facetOutcome: nameOutcome} {
+	for i, field := range [summary.Fields]int{summary.User: nameUser, summary.Action: nameAction, summary.Tool: nameTool, summary.Outcome: nameOutcome} {
 		for hash, t := range r.sums[i] {
 			if value, ok := r.names.values[field][hash]; ok {
-				r.c.facets[i].add(value, *t)
+				r.c.Value(i, value, *t)
 			} else {
-				r.c.facets[i].other += t.Count
+				r.c.Other(i, *t)
 			}
 		}
 	}

@@ -3,10 +3,9 @@ package audit
 import (
 	"cmp"
 	"context"
-	"slices"
-	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/summary"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -15,73 +14,14 @@ const (
 	DefaultBuckets = 60
 	// MaxBuckets is the most of them.
 	MaxBuckets = 500
-	// FacetValues is how many values a Facet names.
-	FacetValues = 20
-	// maxFacet bounds how many values of one facet are counted apart.
-	maxFacet = 20_000
 	// summaryTimeout is how long counting takes at most.
 	summaryTimeout = 450 * time.Millisecond
 	// summaryFlush is how long Summarize waits for the newest records.
 	summaryFlush = 100 * time.Millisecond
 )
 
-// Tally is a number of records. An attempt and its result are two records; only the result has an outcome.
-type Tally struct {
-	Count  int64 `json:"count" doc:"Records"`
-	Denied int64 `json:"denied" doc:"Of them, those whose outcome is denied"`
-	Failed int64 `json:"failed" doc:"Of them, those whose outcome is another failure: error, timeout, oom, killed, lost, expired, refused"`
-}
-
-func (t *Tally) add(n Tally) {
-	t.Count += n.Count
-	t.Denied += n.Denied
-	t.Failed += n.Failed
-}
-
-// tallyOf is what one record counts.
-func tallyOf(outcome string) Tally {
-	switch outcome {
-	case "denied":
-		return Tally{Count: 1, Denied: 1}
-	case "error", "timeout", string(sandbox.StatusOOM), string(sandbox.StatusKilled), string(sandbox.StatusLost), string(sandbox.ApprovalExpired), "refused":
-		return Tally{Count: 1, Failed: 1}
-	}
-	return Tally{Count: 1}
-}
-
-// Bucket is a span of time.
-type Bucket struct {
-	Start time.Time `json:"start"`
-	Tally
-}
-
-// FacetValue is a value of a field, with the records that have it.
-type FacetValue struct {
-	Value string `json:"value"`
-	Tally
-}
-
-// Facet is the values of a field, those with the most records first.
-type Facet struct {
-	Values []FacetValue `json:"values" doc:"At most 20"`
-	Other  int64        `json:"other" doc:"Records with another value than these"`
-}
-
-// Summary is how many records fit a filter: in all, by time, and by the values of some fields.
-type Summary struct {
-	Tally
-	From     time.Time `json:"from" doc:"Where the first bucket begins"`
-	Until    time.Time `json:"until" doc:"Where the last bucket ends"`
-	BucketS  int64     `json:"bucket_s" doc:"How long a bucket is, in seconds"`
-	Buckets  []Bucket  `json:"buckets" doc:"Oldest first, without a gap"`
-	Users    Facet     `json:"users"`
-	Actions  Facet     `json:"actions"`
-	Tools    Facet     `json:"tools" doc:"Of tool calls"`
-	Outcomes Facet     `json:"outcomes" doc:"Of results"`
-	Partial  bool      `json:"partial" doc:"Counting stopped at a bound: records before counted_since are missing"`
-	// CountedSince is nil when all records are counted.
-	CountedSince *time.Time `json:"counted_since,omitempty"`
-}
+// Summary is how many records fit a filter.
+type Summary = summary.Summary
 
 // Summarize counts the records that List returns for f, whose Limit and Cursor do not count. buckets is the most
 // spans of time, 0 = 60. It reads the newest records first, for about half a second at most; what it did not
@@ -101,204 +41,22 @@ func (l *Log) summarize(ctx context.Context, f Filter, buckets int, within time.
 	flushed, cancel := context.WithTimeout(ctx, summaryFlush)
 	_ = l.Flush(flushed) // what is not there yet is counted the next time
 	cancel()
-	c := newSummer(f, buckets, time.Now())
+	c := summary.New(f.Since, f.Until, buckets, time.Now())
 	since, err := l.view().count(ctx, f, c, time.Now().Add(within))
 	if err != nil {
 		return Summary{}, err
 	}
-	return c.summary(since), nil
+	return c.Summary(since), nil
 }
 
-// The fields that are counted by their values.
-const (
-	facetUser = iota
-	facetAction
-	facetTool
-	facetOutcome
-	facets
-)
-
-// summer is a Summary that grows.
-type summer struct {
-	total  Tally
-	time   histogram
-	facets [facets]facet
-}
-
-func newSummer(f Filter, buckets int, now time.Time) *summer {
-	c := &summer{time: newHistogram(f, buckets, now)}
-	for i := range c.facets {
-		c.facets[i].values = map[string]*Tally{}
-	}
-	return c
-}
-
-// record counts one that was read.
-func (c *summer) record(r Record) {
-	t := tallyOf(r.Outcome)
-	c.total.add(t)
-	c.time.at(r.Time.UnixMilli()).add(t)
-	c.facets[facetUser].add(r.User, t)
-	c.facets[facetAction].add(r.Action, t)
-	c.facets[facetOutcome].add(r.Outcome, t)
+// countRecord counts one that was read.
+func countRecord(c *summary.Counter, r Record) {
+	t := summary.Of(r.Outcome)
+	c.Count(r.Time.UnixMilli(), t)
+	c.Value(summary.User, r.User, t)
+	c.Value(summary.Action, r.Action, t)
+	c.Value(summary.Outcome, r.Outcome, t)
 	if r.Action == ActionToolCall {
-		c.facets[facetTool].add(r.Subject, t)
+		c.Value(summary.Tool, r.Subject, t)
 	}
-}
-
-// summary returns what was counted. Records from before since, in Unix ms, are missing; 0: none.
-func (c *summer) summary(since int64) Summary {
-	s := Summary{
-		Tally: c.total, Users: c.facets[facetUser].most(), Actions: c.facets[facetAction].most(),
-		Tools: c.facets[facetTool].most(), Outcomes: c.facets[facetOutcome].most(),
-	}
-	s.From, s.Until, s.BucketS, s.Buckets = c.time.buckets()
-	if since > 0 {
-		t := time.UnixMilli(since).UTC()
-		s.Partial, s.CountedSince = true, &t
-	}
-	return s
-}
-
-// facet counts the records of each value.
-type facet struct {
-	values map[string]*Tally
-	other  int64
-}
-
-// add counts records of a value. Records without one have no place in a facet.
-func (f *facet) add(value string, t Tally) {
-	if value == "" {
-		return
-	}
-	sum := f.values[value]
-	if sum == nil {
-		if len(f.values) >= maxFacet {
-			f.other += t.Count
-			return
-		}
-		sum = &Tally{}
-		f.values[value] = sum
-	}
-	sum.add(t)
-}
-
-func (f *facet) most() Facet {
-	all := make([]FacetValue, 0, len(f.values))
-	for value, t := range f.values {
-		all = append(all, FacetValue{value, *t})
-	}
-	slices.SortFunc(all, func(a, b FacetValue) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Value, b.Value))
-	})
-	out := Facet{Other: f.other}
-	if len(all) > FacetValues {
-		for _, v := range all[FacetValues:] {
-			out.Other += v.Count
-		}
-		all = all[:FacetValues]
-	}
-	out.Values = all
-	return out
-}
-
-// widths are how long a bucket may be, in ms: what people count in, each a multiple of the one before, so that buckets can be
-// added up. Beyond, it doubles.
-var widths = func() (all []int64) {
-	for _, d := range []time.Duration{
-		time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
-		time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour,
-	} {
-		all = append(all, d.Milliseconds())
-	}
-	return all
-}()
-
-// histogram counts by time. Its buckets become longer while it spans more time than its most buckets do.
-type histogram struct {
-	most, width int64
-	first, last int64 // numbers of buckets since 1970
-	tallies     map[int64]*Tally
-	number      int64 // of the bucket that was asked for last
-	tally       *Tally
-}
-
-// newHistogram begins with the span of time that the filter names. Its end is now, when the filter names none.
-func newHistogram(f Filter, most int, now time.Time) histogram {
-	end := now.UnixMilli()
-	if !f.Until.IsZero() {
-		end = min(end, f.Until.UnixMilli()-1)
-	}
-	end = max(end, 0)
-	begin := end
-	if !f.Since.IsZero() {
-		begin = min(max(f.Since.UnixMilli(), 0), end)
-	}
-	h := histogram{most: int64(most), width: widths[0], tallies: map[int64]*Tally{}, number: -1}
-	h.first, h.last = begin/h.width, end/h.width
-	h.fit()
-	return h
-}
-
-// at returns the bucket of a time in Unix ms.
-func (h *histogram) at(ms int64) *Tally {
-	n := max(ms, 0) / h.width
-	if n == h.number {
-		return h.tally
-	}
-	if n < h.first || n > h.last {
-		h.first, h.last = min(h.first, n), max(h.last, n)
-		h.fit()
-		n = max(ms, 0) / h.width
-	}
-	t := h.tallies[n]
-	if t == nil {
-		t = &Tally{}
-		h.tallies[n] = t
-	}
-	h.number, h.tally = n, t
-	return t
-}
-
-// fit makes the buckets as long as it takes.
-func (h *histogram) fit() {
-	begin, end := h.first*h.width, h.last*h.width
-	before := h.width
-	for i := 0; h.last-h.first >= h.most; {
-		for i < len(widths) && widths[i] <= h.width {
-			i++
-		}
-		if i < len(widths) {
-			h.width = widths[i]
-		} else {
-			h.width *= 2
-		}
-		h.first, h.last = begin/h.width, end/h.width
-	}
-	if h.width == before {
-		return
-	}
-	tallies := map[int64]*Tally{}
-	for n, t := range h.tallies {
-		to := n * before / h.width
-		if tallies[to] == nil {
-			tallies[to] = t
-		} else {
-			tallies[to].add(*t)
-		}
-	}
-	h.tallies, h.number, h.tally = tallies, -1, nil
-}
-
-func (h *histogram) buckets() (from, until time.Time, seconds int64, all []Bucket) {
-	at := func(n int64) time.Time { return time.UnixMilli(n * h.width).UTC() }
-	all = make([]Bucket, 0, h.last-h.first+1)
-	for n := h.first; n <= h.last; n++ {
-		b := Bucket{Start: at(n)}
-		if t := h.tallies[n]; t != nil {
-			b.Tally = *t
-		}
-		all = append(all, b)
-	}
-	return at(h.first), at(h.last + 1), h.width / 1000, all
 }

@@ -11,43 +11,22 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/summary"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // counted is what a summary of these records has to be.
-func counted(f Filter, all []Record) (want Summary) {
-	facets := map[string]map[string]*Tally{"user": {}, "action": {}, "tool": {}, "outcome": {}}
-	add := func(name, value string, t Tally) {
-		if value == "" {
-			return
-		}
-		if facets[name][value] == nil {
-			facets[name][value] = &Tally{}
-		}
-		facets[name][value].add(t)
-	}
+func counted(f Filter, all []Record) Summary {
+	c := summary.New(f.Since, f.Until, MaxBuckets, time.Now())
 	for _, r := range all {
-		if r.Tenant != f.Tenant || !f.matches(r) {
-			continue
-		}
-		t := tallyOf(r.Outcome)
-		want.add(t)
-		add("user", r.User, t)
-		add("action", r.Action, t)
-		add("outcome", r.Outcome, t)
-		if r.Action == ActionToolCall {
-			add("tool", r.Subject, t)
+		if r.Tenant == f.Tenant && f.matches(r) {
+			countRecord(c, r)
 		}
 	}
-	most := func(name string) Facet {
-		f := facet{values: facets[name]}
-		return f.most()
-	}
-	want.Users, want.Actions, want.Tools, want.Outcomes = most("user"), most("action"), most("tool"), most("outcome")
-	return want
+	return c.Summary(0)
 }
 
-func sameFacet(t *testing.T, what string, got, want Facet) {
+func sameFacet(t *testing.T, what string, got, want summary.Facet) {
 	t.Helper()
 	if got.Other != want.Other || !slices.Equal(got.Values, want.Values) {
 		t.Errorf("%s: %+v\nwant %+v", what, got, want)
@@ -63,9 +42,9 @@ func wantSummary(t *testing.T, what string, got, want Summary) {
 	sameFacet(t, what+": actions", got.Actions, want.Actions)
 	sameFacet(t, what+": tools", got.Tools, want.Tools)
 	sameFacet(t, what+": outcomes", got.Outcomes, want.Outcomes)
-	var sum Tally
+	var sum summary.Tally
 	for i, b := range got.Buckets {
-		sum.add(b.Tally)
+		sum.Add(b.Tally)
 		if at := got.From.Add(time.Duration(i) * time.Duration(got.BucketS) * time.Second); !b.Start.Equal(at) {
 			t.Errorf("%s: bucket %d begins at %s, want %s", what, i, b.Start, at)
 		}
@@ -196,14 +175,6 @@ func TestSummarizeManyNames(t *testing.T) {
 	if !n.clash {
 		t.Error("no clash with a value that is there")
 	}
-	var f facet
-	f.values = map[string]*Tally{}
-	for i := range maxFacet + 5 {
-		f.add(fmt.Sprint(i), Tally{Count: 1})
-	}
-	if most := f.most(); len(most.Values) != FacetValues || most.Other != maxFacet+5-FacetValues {
-		t.Errorf("%d values, %d others", len(most.Values), most.Other)
-	}
 	l := openLog(t, Options{Dir: t.TempDir()})
 	var all []Record
 	for i := range 300 {
@@ -275,55 +246,4 @@ func TestSummarizeStops(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestHistogram: buckets lie on round times, are at most as many as asked for, and no record is lost when they grow.
-func TestHistogram(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 28, 12, 34, 56, 0, time.UTC)
-	for _, c := range []struct {
-		f       Filter
-		most    int
-		seconds int64
-		n       int
-	}{
-		{Filter{}, 60, 1, 1},
-		{Filter{Since: now.Add(-time.Hour)}, 60, 300, 13},
-		{Filter{Since: now.Add(-7 * 24 * time.Hour)}, 60, 3 * 3600, 57},
-		{Filter{Since: now.Add(-24 * time.Hour), Until: now.Add(-23 * time.Hour)}, 500, 15, 241},
-		{Filter{Since: now.Add(time.Hour), Until: now.Add(-time.Hour)}, 60, 1, 1},
-		{Filter{Since: time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC), Until: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, 1, 0, 1},
-		{Filter{Until: time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC)}, 60, 1, 1},
-	} {
-		h := newHistogram(c.f, c.most, now)
-		from, until, seconds, all := h.buckets()
-		if c.seconds != 0 && seconds != c.seconds || len(all) != c.n || !until.Equal(from.Add(time.Duration(len(all))*time.Duration(seconds)*time.Second)) {
-			t.Errorf("%+v: %d buckets of %d s from %s to %s, want %d of %d s", c.f, len(all), seconds, from, until, c.n, c.seconds)
-		}
-	}
-	rng := rand.New(rand.NewPCG(1, 1))
-	for range 200 {
-		h := newHistogram(Filter{}, 1+rng.IntN(100), now)
-		times := map[int64]int64{}
-		for range 100 {
-			ms := now.Add(-time.Duration(rng.Int64N(int64(1) << (20 + rng.IntN(40))))).UnixMilli()
-			times[ms]++
-			h.at(ms).add(Tally{Count: 1})
-		}
-		from, _, seconds, all := h.buckets()
-		if int64(len(all)) > h.most || from.Unix()%seconds != 0 {
-			t.Fatalf("%d buckets of %d, from %s", len(all), h.most, from)
-		}
-		for i, b := range all {
-			var want int64
-			for ms, n := range times {
-				if ms >= b.Start.UnixMilli() && ms < b.Start.UnixMilli()+1000*seconds {
-					want += n
-				}
-			}
-			if b.Count != want {
-				t.Fatalf("bucket %d of %s has %d, want %d", i, b.Start, b.Count, want)
-			}
-		}
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/summary"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
@@ -444,8 +445,8 @@ func (w *world) List(_ context.Context, f audit.Filter) ([]audit.Record, string,
 
 func (w *world) Summarize(_ context.Context, f audit.Filter, buckets int) (audit.Summary, error) {
 	w.audited, w.buckets = f, buckets
-	t := audit.Tally{Count: 3}
-	return audit.Summary{Tally: t, Users: audit.Facet{Values: []audit.FacetValue{{Value: f.User, Tally: t}}}}, w.err
+	t := summary.Tally{Count: 3}
+	return audit.Summary{Tally: t, Users: summary.Facet{Values: []summary.FacetValue{{Value: f.User, Tally: t}}}}, w.err
 }
 
 // Authenticate knows the keys ann, bob (no administration), root (may act for others).

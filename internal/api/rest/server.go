@@ -29,6 +29,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/summary"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
@@ -288,9 +289,9 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[audit.Head]():         "AuditHead",
 	reflect.TypeFor[audit.Writer]():       "AuditWriter",
 	reflect.TypeFor[audit.Summary]():      "AuditSummary",
-	reflect.TypeFor[audit.Bucket]():       "AuditBucket",
-	reflect.TypeFor[audit.Facet]():        "AuditFacet",
-	reflect.TypeFor[audit.FacetValue]():   "AuditFacetValue",
+	reflect.TypeFor[summary.Bucket]():     "AuditBucket",
+	reflect.TypeFor[summary.Facet]():      "AuditFacet",
+	reflect.TypeFor[summary.FacetValue](): "AuditFacetValue",
 	reflect.TypeFor[auth.Key]():           "Key",
 	reflect.TypeFor[secrets.Info]():       "Secret",
 	reflect.TypeFor[secrets.Rotation]():   "SecretRotation",
