@@ -27,10 +27,10 @@ type Summary = summary.Summary
 // spans of time, 0 = 60. It reads the newest records first, for about half a second at most; what it did not
 // reach by then is missing, and the summary says so. Invalid, Unavailable: as List.
 func (l *Log) Summarize(ctx context.Context, f Filter, buckets int) (Summary, error) {
-	return l.summarize(ctx, f, buckets, summaryTimeout)
+	return summarize(ctx, l, f, buckets, summaryTimeout)
 }
 
-func (l *Log) summarize(ctx context.Context, f Filter, buckets int, within time.Duration) (Summary, error) {
+func summarize(ctx context.Context, l *Log, f Filter, buckets int, within time.Duration) (Summary, error) {
 	f.Cursor, f.Limit = "", 1
 	if err := l.check(f, ""); err != nil {
 		return Summary{}, err

@@ -104,7 +104,7 @@ func TestSummarizeAgainstAll(t *testing.T) {
 					set()
 				}
 			}
-			got, err := l.summarize(t.Context(), f, 1+rng.IntN(MaxBuckets), time.Minute)
+			got, err := summarize(t.Context(), l, f, 1+rng.IntN(MaxBuckets), time.Minute)
 			must(t, err)
 			wantSummary(t, fmt.Sprintf("round %d, %+v", round, f), got, counted(f, all))
 			more(rng.IntN(20))
@@ -151,7 +151,7 @@ func TestSummarizeClash(t *testing.T) {
 			{Tenant: "costarring"}, {Tenant: "liquid"}, {Tenant: "costarring", User: "declinate"}, {Tenant: "costarring", User: "macallums"},
 			{Tenant: "liquid", User: "declinate"}, {Tenant: "costarring", Tool: "zinke"}, {Tenant: "liquid", Tool: "altarage"},
 		} {
-			got, err := l.summarize(t.Context(), f, 0, time.Minute)
+			got, err := summarize(t.Context(), l, f, 0, time.Minute)
 			must(t, err)
 			wantSummary(t, fmt.Sprintf("%+v", f), got, counted(f, all))
 		}
@@ -194,11 +194,11 @@ func TestSummarizeManyNames(t *testing.T) {
 	names.full[nameTool] = true
 	x.mu.Unlock()
 	for _, f := range []Filter{{Tenant: "acme", Tool: "tool7"}, {Tenant: "acme", Tool: "tool8"}, {Tenant: "acme", Tool: "nowhere"}} {
-		got, err := l.summarize(t.Context(), f, 0, time.Minute)
+		got, err := summarize(t.Context(), l, f, 0, time.Minute)
 		must(t, err)
 		wantSummary(t, fmt.Sprintf("%+v", f), got, counted(f, all))
 	}
-	got, err := l.summarize(t.Context(), Filter{Tenant: "acme"}, 0, time.Minute)
+	got, err := summarize(t.Context(), l, Filter{Tenant: "acme"}, 0, time.Minute)
 	must(t, err)
 	if got.Count != 300 || len(got.Tools.Values) != 1 || got.Tools.Values[0].Value != "tool7" || got.Tools.Other != 299 {
 		t.Errorf("%d records, tools %+v", got.Count, got.Tools)
@@ -225,7 +225,7 @@ func TestSummarizeStops(t *testing.T) {
 		}
 		flush(t, l)
 		for _, f := range []Filter{{Tenant: "acme"}, {Tenant: "acme", User: "ann"}, {Tenant: "acme", Thread: "t"}} {
-			s, err := l.summarize(t.Context(), f, 0, 0)
+			s, err := summarize(t.Context(), l, f, 0, 0)
 			must(t, err)
 			if !s.Partial || s.CountedSince == nil || s.Count >= n {
 				t.Fatalf("%+v: %d records, partial %v", f, s.Count, s.Partial)
@@ -239,7 +239,7 @@ func TestSummarizeStops(t *testing.T) {
 			if s.Count < newer {
 				t.Errorf("%+v: counted %d since %s, where %d are", f, s.Count, s.CountedSince, newer)
 			}
-			s, err = l.summarize(t.Context(), f, 0, time.Minute)
+			s, err = summarize(t.Context(), l, f, 0, time.Minute)
 			must(t, err)
 			if s.Partial || s.Count != n {
 				t.Errorf("%+v: %d records with more time, partial %v", f, s.Count, s.Partial)
