@@ -56,6 +56,8 @@ type Options struct {
 	Runtimes map[string]string
 	// Pull fetches an image that is not there from its registry, without credentials.
 	Pull bool
+	// ImageBytes bounds what the archive of an image unpacks to. 0 = imagelimit.MaxBytes.
+	ImageBytes int64
 	// Probe is a static program that runs runtimeprobe.Main when its first argument is
 	// runtimeprobe.Arg. "" = this program itself, which then must be static.
 	Probe string
@@ -133,7 +135,7 @@ func New(opts Options) (*Driver, error) {
 		return nil, fmt.Errorf("containerd driver: %w", err)
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
-	d.images.init(d, opts.Pull)
+	d.images.init(d, opts)
 	return d, nil
 }
 

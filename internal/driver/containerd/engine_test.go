@@ -82,6 +82,7 @@ func TestEngine(t *testing.T) {
 		{"GarbageCollection", testGarbageCollection},
 		{"ForeignContainer", testForeignContainer},
 		{"ImageArchives", testImageArchives},
+		{"ImageBounds", testImageBounds},
 		{"ImageWithVolumes", testImageWithVolumes},
 		{"Pull", testPull},
 	} {

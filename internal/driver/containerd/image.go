@@ -46,8 +46,10 @@ type imageStore struct {
 	engine  *client.Client
 	log     *slog.Logger
 	mayPull bool
-	closing context.Context
-	group   sync.WaitGroup // pulls
+	// mostBytes bounds what an archive unpacks to; 0: as imagelimit says.
+	mostBytes int64
+	closing   context.Context
+	group     sync.WaitGroup // pulls
 
 	mu     sync.Mutex
 	known  map[digest.Digest]image // that were looked at, by target
@@ -61,8 +63,8 @@ type pull struct {
 	err  error // once done is closed
 }
 
-func (s *imageStore) init(d *Driver, mayPull bool) {
-	s.engine, s.log, s.mayPull, s.closing = d.engine, d.log, mayPull, d.closing
+func (s *imageStore) init(d *Driver, o Options) {
+	s.engine, s.log, s.mayPull, s.mostBytes, s.closing = d.engine, d.log, o.Pull, o.ImageBytes, d.closing
 	s.known, s.pulls = make(map[digest.Digest]image), make(map[string]*pull)
 }
 

@@ -154,6 +154,27 @@ func testImageArchives(t *testing.T, daemon *containerdtest.Daemon) {
 	}
 }
 
+// testImageBounds: an archive that unpacks to more than an image may have is refused before containerd has anything of it.
+func testImageBounds(t *testing.T, daemon *containerdtest.Daemon) {
+	d, err := containerd.New(containerd.Options{
+		Address: daemon.Address, Namespace: namespace, Root: tempRoot(t), ImageBytes: 1 << 10, Probe: drivertest.Program(t),
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	m := makeImage(t, "x")
+	m.blobs[m.layer.Digest] = gzipped(t, tarOf(t, map[string][]byte{"large": make([]byte, 1<<10+1)}))
+	file := filepath.Join(t.TempDir(), "image.tar")
+	for name, archive := range map[string][]byte{"oci": m.oci(t, "1"), "docker": m.docker(t, "skerry/large:1")} {
+		must(t, os.WriteFile(file, archive, 0o600))
+		if _, err := d.ImportImage(ctx(t), "skerry/large:1", file); !errors.Is(err, sandbox.NotSupported) || !strings.Contains(err.Error(), "larger than an image may be") {
+			t.Errorf("%s: %v, want not_supported", name, err)
+		}
+		if _, err := engine(t, daemon).ImageService().Get(ctx(t), "docker.io/skerry/large:1"); err == nil {
+			t.Errorf("%s: containerd has the image", name)
+		}
+	}
+}
+
 // testImageWithVolumes: a volume of an image is a bounded memory file system (the e2e tests write to one); a volume that
 // would hide a folder of the sandbox is refused.
 func testImageWithVolumes(t *testing.T, daemon *containerdtest.Daemon) {

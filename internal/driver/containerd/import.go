@@ -24,6 +24,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/imagelimit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -53,6 +54,9 @@ func (d *Driver) ImportImage(ctx context.Context, ref, source string) (imported 
 		err = d.images.importFolder(ctx, name, source, labels)
 	} else {
 		err = d.images.importArchive(ctx, name, source, labels)
+	}
+	if errors.Is(err, imagelimit.ErrLimit) {
+		return false, sandbox.Wrap(sandbox.NotSupported, err, "the image was not imported: %v", err)
 	}
 	if err != nil {
 		return false, engineError(err, "the image was not imported")
@@ -92,6 +96,10 @@ func (s *imageStore) importArchive(ctx context.Context, name, file string, label
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
+	// Before anything of it is containerd's: that unpacks a layer whatever it grows to.
+	if err := imagelimit.Check(ctx, f, imagelimit.New(s.mostBytes)); err != nil {
+		return err
+	}
 	plain, err := compression.DecompressStream(f)
 	if err != nil {
 		return err

@@ -36,6 +36,8 @@ type Options struct {
 	// Probe is a static program that runs runtimeprobe.Main when its first argument is
 	// runtimeprobe.Arg. "" = this program itself.
 	Probe string
+	// ImageBytes bounds what the archive of an image unpacks to. 0 = imagelimit.MaxBytes.
+	ImageBytes int64
 	// Log is told of what does not reach a caller. Nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -82,11 +84,12 @@ func New(opts Options) (*Driver, error) {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Driver{
-		root:    filepath.Clean(opts.Root),
-		cgroups: cgroup.Parent(opts.CgroupParent),
-		probe:   opts.Probe,
-		log:     opts.Log,
-		answers: runtimeprobe.NewAnswers(),
+		archives: archives{opts.ImageBytes},
+		root:     filepath.Clean(opts.Root),
+		cgroups:  cgroup.Parent(opts.CgroupParent),
+		probe:    opts.Probe,
+		log:      opts.Log,
+		answers:  runtimeprobe.NewAnswers(),
 	}
 	for _, dir := range []string{d.root, d.bundles(), d.roots(), d.root + "/empty", d.root + "/probe"} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

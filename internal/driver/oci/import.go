@@ -21,7 +21,9 @@ import (
 	"github.com/containerd/containerd/v2/plugins/content/local"
 	containerdlog "github.com/containerd/log"
 	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/imagelimit"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -35,11 +37,13 @@ const (
 )
 
 // archives makes images of archives.
-type archives struct{}
+type archives struct {
+	mostBytes int64 // that an image may have; 0: as imagelimit says
+}
 
 // ImportImage implements driver.ImageStore. It unpacks an archive into the folder of the image, which lies in a folder
 // of its own. A folder that another program made stays as it is.
-func (archives) ImportImage(ctx context.Context, folder, source string) (imported bool, err error) {
+func (a archives) ImportImage(ctx context.Context, folder, source string) (imported bool, err error) {
 	if filepath.Clean(folder) == filepath.Clean(source) {
 		return false, nil
 	}
@@ -61,7 +65,7 @@ func (archives) ImportImage(ctx context.Context, folder, source string) (importe
 		return false, err
 	}
 	sweepImages(home)
-	if err := unpackInto(ctx, folder, source, is); err != nil {
+	if err := a.unpackInto(ctx, folder, source, is); err != nil {
 		return false, sandbox.Wrap(sandbox.NotSupported, err, "the archive %s was not unpacked into %s: %v", source, folder, err)
 	}
 	sweepImages(home)
@@ -98,8 +102,9 @@ func inode(info os.FileInfo) string {
 	return ""
 }
 
-// unpackInto unpacks beside the folder, and renames at the end: no sandbox starts on half of an image.
-func unpackInto(ctx context.Context, folder, source, archive string) (err error) {
+// unpackInto unpacks beside the folder, and renames at the end: no sandbox starts on half of an image, and nothing is left of
+// one that is too large.
+func (a archives) unpackInto(ctx context.Context, folder, source, archive string) (err error) {
 	home := filepath.Dir(folder)
 	stage, err := os.MkdirTemp(home, stagePattern)
 	if err != nil {
@@ -110,7 +115,7 @@ func unpackInto(ctx context.Context, folder, source, archive string) (err error)
 	if err := os.Mkdir(root, 0o755); err != nil { //nolint:gosec // sandboxes pass through it with uids of their own
 		return err
 	}
-	if err := unpack(ctx, root, source, filepath.Join(stage, "blobs")); err != nil {
+	if err := unpack(ctx, root, source, filepath.Join(stage, "blobs"), imagelimit.New(a.mostBytes)); err != nil {
 		return err
 	}
 	if err := os.Chmod(root, 0o755); err != nil { //nolint:gosec // the same: a layer may have set another mode
@@ -142,12 +147,15 @@ func unpackInto(ctx context.Context, folder, source, archive string) (err error)
 var quietly = sync.OnceFunc(func() { _ = containerdlog.SetLevel("error") })
 
 // unpack applies the layers of the archive's image for this machine. The store compares each part with its digest.
-func unpack(ctx context.Context, root, source, blobs string) error {
+func unpack(ctx context.Context, root, source, blobs string, limit *imagelimit.Limit) error {
 	f, err := os.Open(source) //nolint:gosec // the administrator's folder of images
 	if err != nil {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
+	if err := imagelimit.CheckParts(ctx, f); err != nil {
+		return err
+	}
 	plain, err := compression.DecompressStream(f)
 	if err != nil {
 		return err
@@ -158,11 +166,11 @@ func unpack(ctx context.Context, root, source, blobs string) error {
 	if err != nil {
 		return err
 	}
-	index, err := imagearchive.ImportIndex(ctx, store, plain)
+	index, err := imagearchive.ImportIndex(ctx, texts{store}, limit.Reader(plain))
 	if err != nil {
 		return err
 	}
-	manifest, err := images.Manifest(ctx, store, index, platforms.Default())
+	manifest, err := images.Manifest(ctx, texts{store}, index, platforms.Default())
 	if err != nil {
 		return err
 	}
@@ -171,7 +179,7 @@ func unpack(ctx context.Context, root, source, blobs string) error {
 		if err != nil {
 			return err
 		}
-		err = applyLayer(ctx, root, content.NewReader(blob))
+		err = applyLayer(ctx, root, content.NewReader(blob), limit)
 		if err := errors.Join(err, blob.Close()); err != nil {
 			return fmt.Errorf("layer %s: %w", layer.Digest, err)
 		}
@@ -179,15 +187,34 @@ func unpack(ctx context.Context, root, source, blobs string) error {
 	return nil
 }
 
-func applyLayer(ctx context.Context, root string, layer io.Reader) error {
-	plain, err := compression.DecompressStream(layer)
+// texts is a store whose manifests, indexes and configs are short: containerd reads them into memory whole.
+type texts struct{ content.Store }
+
+// ReaderAt implements content.Provider. ImportIndex looks at the beginnings of layers without saying of which type they are.
+func (t texts) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (content.ReaderAt, error) {
+	blob, err := t.Store.ReaderAt(ctx, desc)
+	if err != nil || desc.MediaType == "" || blob.Size() <= imagelimit.MaxText {
+		return blob, err
+	}
+	return nil, errors.Join(fmt.Errorf("%w: %s has %d bytes, at most %d are read", imagelimit.ErrLimit, desc.MediaType, blob.Size(), imagelimit.MaxText), blob.Close())
+}
+
+func applyLayer(ctx context.Context, root string, layer io.Reader, limit *imagelimit.Limit) error {
+	packed, err := compression.DecompressStream(layer)
 	if err != nil {
 		return err
 	}
-	if _, err = archive.Apply(ctx, root, plain, archive.WithFilter(harmless)); err == nil {
+	plain := limit.Reader(packed)
+	filter := func(h *tar.Header) (bool, error) {
+		if err := limit.Entry(h); err != nil {
+			return false, err
+		}
+		return harmless(h), nil
+	}
+	if _, err = archive.Apply(ctx, root, plain, archive.WithFilter(filter)); err == nil {
 		_, err = io.Copy(io.Discard, plain) // a decompressor may be a process, which must not be left writing
 	}
-	return errors.Join(err, plain.Close())
+	return errors.Join(err, packed.Close())
 }
 
 const (
@@ -197,15 +224,15 @@ const (
 )
 
 // harmless takes away what would give users of the host a right: they may enter the folder of images. In a sandbox none of it
-// has an effect.
-func harmless(h *tar.Header) (bool, error) {
+// has an effect. It reports whether the entry is unpacked.
+func harmless(h *tar.Header) bool {
 	h.Mode &^= setIDs
 	for name := range h.PAXRecords { // capabilities, and what overlays read
 		if strings.HasPrefix(name, xattrRecord) && !strings.HasPrefix(name, userXattr) {
 			delete(h.PAXRecords, name)
 		}
 	}
-	return h.Typeflag != tar.TypeBlock && h.Typeflag != tar.TypeChar, nil
+	return h.Typeflag != tar.TypeBlock && h.Typeflag != tar.TypeChar
 }
 
 // sweepImages removes what a killed server left half unpacked, and replaced trees once no sandbox runs on the image.

@@ -102,10 +102,16 @@ func file(name string, mode int64, uid int) tar.Header {
 // importer is a driver, and the folder of an image that is not there.
 func importer(t *testing.T) (d *oci.Driver, home string) {
 	t.Helper()
+	return importerOf(t, 0)
+}
+
+// importerOf has a limit of an image's bytes.
+func importerOf(t *testing.T, bytes int64) (d *oci.Driver, home string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		drivertest.Missing(t, "root", "an image has files of others")
 	}
-	d, err := oci.New(oci.Options{Root: t.TempDir()})
+	d, err := oci.New(oci.Options{Root: t.TempDir(), ImageBytes: bytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,5 +275,57 @@ func TestImportRefuses(t *testing.T) {
 	_, _ = d.ImportImage(t.Context(), filepath.Join(home, "rootfs"), source)
 	if _, err := os.Lstat(outside); err == nil {
 		t.Error("a layer wrote through a link of its own, outside of the image")
+	}
+}
+
+// TestImportIsBounded: an archive that unpacks to more than an image may have leaves nothing on the disk, and the image that was
+// there stays.
+func TestImportIsBounded(t *testing.T) {
+	t.Parallel()
+	d, home := importerOf(t, 1<<20)
+	folder, source := filepath.Join(home, "rootfs"), filepath.Join(home, "image.tar")
+	imports := func(layers ...[]byte) error {
+		t.Helper()
+		if err := os.WriteFile(source, ociArchive(t, runtime.GOARCH, layers...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := d.ImportImage(t.Context(), folder, source)
+		return err
+	}
+	if err := imports(layer(t, file("kept", 0o644, 0))); err != nil {
+		t.Fatal(err)
+	}
+	long := func(name string, size int) []byte {
+		var out bytes.Buffer
+		w := tar.NewWriter(&out)
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(size)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(make([]byte, size)); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	for name, layers := range map[string][][]byte{
+		"one file":             {long("a", 1<<20+1)},
+		"two layers":           {long("a", 1<<19), long("b", 1<<19+1)},
+		"one file, many times": {long("a", 1<<19), long("a", 1<<19), long("a", 1<<19)},
+		"behind the end":       {append(layer(t, file("x", 0o644, 0)), make([]byte, 32<<20)...)},
+	} {
+		if err := imports(layers...); !errors.Is(err, sandbox.NotSupported) || !strings.Contains(err.Error(), "larger than an image may be") {
+			t.Errorf("%s: %v", name, err)
+		}
+		entries, err := os.ReadDir(home)
+		for _, e := range entries {
+			if n := e.Name(); n != "rootfs" && n != "image.tar" && n != ".lock" && n != ".unpacked" {
+				t.Errorf("%s: %s is left", name, n)
+			}
+		}
+		if _, kept := os.Stat(filepath.Join(folder, "kept")); err != nil || kept != nil {
+			t.Errorf("%s: the image of before: %v, %v", name, kept, err)
+		}
+	}
+	if err := imports(long("a", 1<<19), long("b", 1<<19)); err != nil {
+		t.Errorf("what fits: %v", err)
 	}
 }

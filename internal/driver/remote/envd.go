@@ -14,9 +14,12 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process/processconnect"
+	"github.com/skerry-sandbox/skerry/internal/platform/boundedproto"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/nest"
 )
@@ -35,6 +38,23 @@ const (
 	silence   = 100 * time.Second
 	pingEvery = "30"
 )
+
+// maxListed are the processes of a list, with their arguments and variables, and maxEvent is what an event is made of.
+const (
+	maxListed = 20_000
+	maxEvent  = 16
+)
+
+// answers has the limits of what the daemon says. It runs beside what may be hostile.
+var answers = boundedproto.Table{
+	nameOf(&process.ListResponse{}):       {Bytes: maxMessage, Values: maxListed},
+	nameOf(&process.StartResponse{}):      {Bytes: maxMessage, Values: maxEvent},
+	nameOf(&process.ConnectResponse{}):    {Bytes: maxMessage, Values: maxEvent},
+	nameOf(&process.SendInputResponse{}):  {Bytes: maxMessage, Values: maxEvent},
+	nameOf(&process.SendSignalResponse{}): {Bytes: maxMessage, Values: maxEvent},
+}
+
+func nameOf(m proto.Message) protoreflect.FullName { return m.ProtoReflect().Descriptor().FullName() }
 
 // envd is the service's daemon in one sandbox.
 type envd struct {
@@ -57,7 +77,7 @@ func (s *service) envd(m made) *envd {
 	client.Transport = &identified{next: s.http.Transport, sandbox: m.ID, token: m.Token}
 	return &envd{
 		url: base, http: &client,
-		processes: processconnect.NewProcessClient(&client, base, connect.WithReadMaxBytes(maxMessage)),
+		processes: processconnect.NewProcessClient(&client, base, connect.WithReadMaxBytes(maxMessage), connect.WithCodec(boundedproto.Codec{Table: answers})),
 	}
 }
 

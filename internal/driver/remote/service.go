@@ -123,7 +123,9 @@ func (s *service) list(ctx context.Context, metadata map[string]string) ([]made,
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, p.items...)
+		if all = append(all, p.items...); len(all) > maxPages*maxPage {
+			break
+		}
 		if p.next == "" {
 			return all, nil
 		}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -188,5 +189,37 @@ func TestAskedFor(t *testing.T) {
 	}
 	if _, ok := driver.Driver(d).(driver.Pauser); ok {
 		t.Error("the driver says that it can pause")
+	}
+}
+
+// TestHostileDaemon: what the daemon in a sandbox says is counted before it is decoded.
+func TestHostileDaemon(t *testing.T) {
+	list := bytes.Repeat([]byte{0x0a, 0}, maxListed)
+	d := against(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/proto")
+		_, _ = w.Write(list)
+	})
+	e := d.service.envd(made{ID: "x"})
+	if pid, err := e.bridge(t.Context()); pid != 0 || err != nil {
+		t.Errorf("%d processes: %v", maxListed, err)
+	}
+	list = append(list, 0x0a, 0)
+	if _, err := e.bridge(t.Context()); !errors.Is(err, sandbox.Unavailable) || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "values") {
+		t.Errorf("one more: %v, %v", err, errors.Unwrap(err))
+	}
+}
+
+// TestManySandboxes: a service that lists sandboxes without end is refused.
+func TestManySandboxes(t *testing.T) {
+	const each = 5000
+	items := "[" + strings.Repeat(`{"sandboxID":"x"},`, each-1) + `{"sandboxID":"x"}]`
+	var pages atomic.Int32
+	d := against(t, func(w http.ResponseWriter, _ *http.Request) {
+		pages.Add(1)
+		w.Header().Set("X-Next-Token", "more")
+		_, _ = io.WriteString(w, items)
+	})
+	if _, err := d.service.list(t.Context(), nil); !errors.Is(err, sandbox.Unavailable) || pages.Load() > maxPages*maxPage/each+1 {
+		t.Errorf("%v after %d pages", err, pages.Load())
 	}
 }
