@@ -143,9 +143,42 @@ func (c *Channels) look(t sandbox.Thread, skill string, a *attached) *packs.Pack
 		return nil
 	}
 	if m := p.Manifest(); a.offer == nil || a.offer.manifest != m {
-		a.offer = &offer{skill: skill, manifest: m, places: make(chan struct{}, m.Parallel)}
+		c.keep(a, &offer{skill: skill, manifest: m, places: make(chan struct{}, m.Parallel)})
 	}
 	return p
+}
+
+// maxOffers bounds the bytes of all offers. Those of programs that are connected have a bound in package packs.
+const maxOffers = 256 << 20
+
+// keep notes what a skill offers, in the place of what others did whose programs have gone when all take too much memory. The
+// caller holds c.mu.
+func (c *Channels) keep(a *attached, o *offer) {
+	a.offer = o
+	total := 0
+	for _, skills := range c.all {
+		for _, other := range skills {
+			total += other.offer.bytes()
+		}
+	}
+	for t, skills := range c.all {
+		for name, other := range skills {
+			if total <= maxOffers {
+				return
+			}
+			if other != a && other.offer != nil && c.o.Packs.Channel(t, name, other.ID) == nil {
+				total -= other.offer.bytes()
+				other.offer = nil
+			}
+		}
+	}
+}
+
+func (o *offer) bytes() int {
+	if o == nil {
+		return 0
+	}
+	return o.manifest.Bytes()
 }
 
 // awayOf is why the program of a skill cannot be called, or nil.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -162,6 +163,29 @@ func TestFound(t *testing.T) {
 	}
 	c.forget(thread)
 	want("the thread was deleted", sandbox.NotFound)
+}
+
+// TestOffersAreBounded: code attaches skill after skill, and its programs connect, offer as much as they may, and go.
+func TestOffersAreBounded(t *testing.T) {
+	t.Parallel()
+	c := New(Options{Packs: noPacks{}, Log: slog.New(slog.DiscardHandler)})
+	large := &manifest.Manifest{Description: strings.Repeat("x", 1<<20)}
+	var last *attached
+	for i := range maxOffers>>20 + 50 {
+		at := sandbox.Thread{Owner: thread.Owner, ID: fmt.Sprint(i)}
+		c.put(at, "s", sandbox.SkillChannel{ID: "1"})
+		c.mu.Lock()
+		last = c.all[at]["s"]
+		c.keep(last, &offer{skill: "s", manifest: large})
+		c.mu.Unlock()
+	}
+	total := 0
+	for _, skills := range c.all {
+		total += skills["s"].offer.bytes()
+	}
+	if total > maxOffers || total < maxOffers-1<<20 || last.offer == nil {
+		t.Errorf("%d bytes are kept, the last %v", total, last.offer != nil)
+	}
 }
 
 // TestReferences: only what begins with skill/ names a tool of a skill, and no name of a server does.

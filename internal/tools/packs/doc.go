@@ -8,6 +8,7 @@
 //
 // Locks: Registry.mu guards the map of packs and the lists made of them. It is taken before Pack.mu, which guards what a
 // pack offers and its session. After that comes session.mu, which guards the calls of one stream, and last outbox.mu, which
-// guards the messages that wait to be sent. slow.mu guards the addresses that sent wrong credentials, and is taken alone.
-// Nothing is sent, and no listener called, while one is held.
+// guards the messages that wait to be sent. slow.mu guards the addresses that sent wrong credentials,
+// opening.mu the streams that are not registered yet, and refusals.mu a number; each is taken alone. Nothing is sent, and no listener
+// called, while one is held.
 package packs

@@ -54,6 +54,9 @@ func newRig(t *testing.T, change func(*packs.Options)) *rig {
 	h := r.Handler()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		p := packs.Peer{Source: "192.0.2.1", Host: q.Host, Unblock: packs.Unblock(http.NewResponseController(w))}
+		if source := q.Header.Get("X-Source"); source != "" {
+			p.Source = source
+		}
 		p.ChannelKey = strings.TrimPrefix(q.Header.Get("Authorization"), "Bearer ")
 		if caller := r.caller; caller.Role != "" {
 			p.Caller = &caller

@@ -35,6 +35,8 @@ type Options struct {
 	Recheck   time.Duration // of the credential of a session; 2 s
 	MaxPacks  int           // that are listed; 500
 	MaxResult int           // bytes of a result; 16 MiB
+	// MaxManifests bounds the bytes of what all packs of this server offer; 128 MiB. Those of one tenant have a quarter of it.
+	MaxManifests int
 }
 
 func (o *Options) fill() {
@@ -46,6 +48,7 @@ func (o *Options) fill() {
 	o.Recheck = cmp.Or(o.Recheck, 2*time.Second)
 	o.MaxPacks = cmp.Or(o.MaxPacks, 500)
 	o.MaxResult = cmp.Or(o.MaxResult, 16<<20)
+	o.MaxManifests = cmp.Or(o.MaxManifests, 128<<20)
 }
 
 // Event is something that the audit log has of packs.
@@ -72,9 +75,10 @@ const (
 
 // Registry is the packs that are connected, here or to another server, or went a short while ago. Its methods may be called at the same time.
 type Registry struct {
-	o    Options
-	slow *slow
-	open chan struct{} // has a token for each stream that is not registered yet
+	o        Options
+	slow     *slow
+	opening  *opening
+	refusals *refusals
 
 	mu      sync.Mutex
 	packs   map[packKey]*Pack
@@ -102,7 +106,7 @@ func (k packKey) ofSkill() bool { return k.channel != "" }
 // New returns a registry without packs.
 func New(o Options) *Registry {
 	o.fill()
-	return &Registry{o: o, slow: newSlow(), open: make(chan struct{}, maxOpening), packs: map[packKey]*Pack{}, lists: map[string]*sandbox.UserServers{}}
+	return &Registry{o: o, slow: newSlow(), opening: newOpening(), refusals: newRefusals(), packs: map[packKey]*Pack{}, lists: map[string]*sandbox.UserServers{}}
 }
 
 // Attach has changed called after each change of what packs offer. taken returns which server that is no pack has a name;
@@ -187,6 +191,9 @@ func (r *Registry) register(ctx context.Context, s *session, m *manifest.Manifes
 			return nil, err
 		}
 	}
+	if err := r.roomFor(key, m); err != nil {
+		return nil, err
+	}
 	if p == nil {
 		p = r.newPack(key)
 	}
@@ -230,6 +237,31 @@ func (r *Registry) room(key packKey) error {
 		return sandbox.Errorf(sandbox.QuotaExceeded, "the tenant has %d skills with a channel on this server, which is its limit", ofTenant)
 	case key.ofSkill() && ofSkills >= most*skillsOfAll:
 		return sandbox.Errorf(sandbox.CapacityExceeded, "the server has %d skills with a channel, which is its limit", ofSkills)
+	}
+	return nil
+}
+
+// tenantsPart is the part of Options.MaxManifests that one tenant has.
+const tenantsPart = 4
+
+// roomFor refuses a manifest when those that there are take too much memory. Those of other servers do not count. The caller
+// holds r.mu.
+func (r *Registry) roomFor(key packKey, m *manifest.Manifest) error {
+	all, tenants := m.Bytes(), m.Bytes()
+	for k, p := range r.packs {
+		if k == key || p.isFar() {
+			continue
+		}
+		n := p.Manifest().Bytes()
+		if all += n; k.tenant == key.tenant {
+			tenants += n
+		}
+	}
+	switch most := r.o.MaxManifests; {
+	case key.tenant != "" && tenants > most/tenantsPart:
+		return sandbox.Errorf(sandbox.QuotaExceeded, "what the packs of the tenant offer has %d bytes on this server; at most %d", tenants, most/tenantsPart)
+	case all > most:
+		return sandbox.Errorf(sandbox.CapacityExceeded, "what all packs offer has %d bytes on this server; at most %d", all, most)
 	}
 	return nil
 }
@@ -297,16 +329,20 @@ func audience(tenant string) string {
 	return "one tenant"
 }
 
-// reload puts another manifest in force.
-func (r *Registry) reload(p *Pack, m *manifest.Manifest) {
+// reload puts another manifest in force. An error says that there is no room for it; the one of before stays.
+func (r *Registry) reload(p *Pack, m *manifest.Manifest) error {
 	notify := func() {}
 	defer func() { notify() }()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.roomFor(p.key, m); err != nil {
+		return err
+	}
 	if p.put(m) {
 		notify = r.stale(p.key)
 	}
 	r.o.Others.Changed()
+	return nil
 }
 
 // forget takes a pack out that did not come back.

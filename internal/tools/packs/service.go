@@ -27,9 +27,11 @@ const (
 	Namespace = "skerry-pack@v1"
 	// handshakeTime is how long each message of the handshake may take.
 	handshakeTime = 10 * time.Second
-	// maxOpening bounds the streams that are not registered yet, of all senders.
-	maxOpening = 64
-	nonceBytes = 32
+	// maxOpening bounds the streams that are not registered yet, of all senders, and openingOfSite those of one: who has no
+	// credential holds a place for seconds.
+	maxOpening    = 64
+	openingOfSite = 16
+	nonceBytes    = 32
 	// lastWrite is how long a message that is being sent when a session ends may take.
 	lastWrite = time.Second
 	maxOpen   = 256 // characters of a field of Open
@@ -111,12 +113,11 @@ func (v service) Connect(ctx context.Context, st *stream) error {
 
 // admit does the handshake.
 func (v service) admit(ctx context.Context, st *stream, peer Peer) (*session, *manifest.Manifest, error) {
-	select {
-	case v.r.open <- struct{}{}:
-		defer func() { <-v.r.open }()
-	default:
-		return nil, nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d packs are registering at this moment; try again", maxOpening)
+	leave, err := v.r.opening.enter(peer.Source)
+	if err != nil {
+		return nil, nil, err
 	}
+	defer leave()
 	// The key of a skill cannot be guessed, and a program whose skill has gone may say an old one: it slows no pack of its
 	// address, and none slows it.
 	if wait := v.r.slow.wait(peer.Source); wait > 0 && peer.ChannelKey == "" {
@@ -132,14 +133,20 @@ func (v service) admit(ctx context.Context, st *stream, peer Peer) (*session, *m
 	}
 	s, m, err := v.register(ctx, st, peer, open)
 	if err != nil {
-		v.r.record(ctx, Event{Pack: excerptOf(open.GetPackId(), maxOpen), Source: peer.Source, What: Refused, Detail: detailOf(err)})
-		v.r.o.Log.Warn("pack: refused", "pack", excerptOf(open.GetPackId(), maxOpen), "source", peer.Source, "error", err)
+		v.r.refused(ctx, Event{Pack: excerptOf(open.GetPackId(), maxOpen), Source: peer.Source, What: Refused, Detail: detailOf(err)})
 	}
 	return s, m, err
 }
 
-// register answers Open with a challenge, and checks what comes back.
-func (v service) register(ctx context.Context, st *stream, peer Peer, open *packsv1.Open) (*session, *manifest.Manifest, error) {
+// register answers Open with a challenge, and checks what comes back. Whatever ends it before a credential is proved counts as a wrong
+// one.
+func (v service) register(ctx context.Context, st *stream, peer Peer, open *packsv1.Open) (_ *session, _ *manifest.Manifest, err error) {
+	proved := false
+	defer func() {
+		if err != nil && !proved && peer.ChannelKey == "" {
+			v.r.slow.wrong(peer.Source)
+		}
+	}()
 	if err := manifest.CheckID(open.GetPackId()); err != nil {
 		return nil, nil, err
 	}
@@ -161,11 +168,9 @@ func (v service) register(ctx context.Context, st *stream, peer Peer, open *pack
 	}
 	grant, err := v.r.identify(ctx, peer, proof{open: open, challenge: ch, signature: reg.GetSignature()})
 	if err != nil {
-		if peer.ChannelKey == "" {
-			v.r.slow.wrong(peer.Source)
-		}
 		return nil, nil, err
 	}
+	proved = true
 	if !Covers(grant.Packs, open.GetPackId()) {
 		return nil, nil, sandbox.Errorf(sandbox.Forbidden, "%s may not provide the pack %q: it is for %s", grant.Identity, open.GetPackId(), strings.Join(grant.Packs, ", "))
 	}

@@ -229,9 +229,12 @@ func (s *session) handle(ctx context.Context, msg *packsv1.PackMessage) error {
 		s.reload(ctx, m.Reload.GetManifest())
 	case *packsv1.PackMessage_Drain:
 		s.mu.Lock()
+		again := s.draining
 		s.draining = true
 		s.mu.Unlock()
-		s.registry.o.Others.Changed()
+		if !again { // the others look at the state that servers share
+			s.registry.o.Others.Changed()
+		}
 	case *packsv1.PackMessage_Open, *packsv1.PackMessage_Register:
 		return breach("it registers on a stream that is registered")
 	}
@@ -353,12 +356,13 @@ func (s *session) reload(ctx context.Context, p *packsv1.PackManifest) {
 	if err == nil && m.ID != s.pack.key.id {
 		err = sandbox.Errorf(sandbox.Invalid, "pack_id: a reload cannot rename %q to %q", s.pack.key.id, m.ID)
 	}
+	if err == nil {
+		err = s.registry.reload(s.pack, m)
+	}
 	answer := &packsv1.ReloadResult{}
 	what := Reloaded
 	if err != nil {
 		answer.Error, what = detailOf(err), Refused
-	} else {
-		s.registry.reload(s.pack, m)
 	}
 	s.registry.record(ctx, s.event(what, detailOf(err)))
 	s.urgent(&packsv1.ServerMessage{Message: &packsv1.ServerMessage_ReloadResult{ReloadResult: answer}})

@@ -66,6 +66,9 @@ func CheckID(id string) error {
 	return nil
 }
 
+// Bytes is about what it takes in memory.
+func (m *Manifest) Bytes() int { return len(m.List) + len(m.Config) + len(m.Description) }
+
 // Same reports whether two manifests offer the same tools on the same terms.
 func (m *Manifest) Same(o *Manifest) bool {
 	return o != nil && bytes.Equal(m.List, o.List) && bytes.Equal(m.Config, o.Config)
