@@ -103,6 +103,31 @@ func (x *index) cost() int {
 	return sum
 }
 
+// waitIfLarge waits for the turn of a thread whose index takes much memory, or has to be read from a large file.
+func (s indexes) waitIfLarge(l *largeThread, t sandbox.Thread) error {
+	info, err := os.Stat(s.indexFile(t))
+	if err != nil || info.Size() < manyBytes {
+		return nil // what it takes is little, or it is read as if it were not there
+	}
+	return l.wait()
+}
+
+// readBrief is readIndex without the entries. The caller holds the lock.
+func (s indexes) readBrief(ctx context.Context, t sandbox.Thread) (*index, error) {
+	large := s.largeThread(ctx)
+	defer large.done()
+	if err := s.waitIfLarge(large, t); err != nil {
+		return nil, err
+	}
+	idx := s.readIndex(t)
+	if idx == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	brief := *idx
+	brief.Entries = nil
+	return &brief, nil
+}
+
 // readIndex returns the index of a thread, nil when there is none. The caller holds the lock.
 func (s indexes) readIndex(t sandbox.Thread) *index {
 	path := s.indexFile(t)

@@ -116,6 +116,14 @@ type head struct {
 	Packs map[string]int64 `json:"packs,omitempty"` // bytes of content in each
 }
 
+// listBytes is how long the list of entries is.
+func (h *head) listBytes() (n int64) {
+	for _, c := range h.Tree {
+		n += c.Bytes
+	}
+	return n
+}
+
 const format = 1
 
 func readHead(text []byte) (*head, error) {

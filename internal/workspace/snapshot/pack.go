@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
@@ -105,8 +106,24 @@ func (p *packer) close() error {
 	return err
 }
 
-// drop waits for what is under way and leaves it to be swept.
-func (p *packer) drop() { _ = p.group.Wait() }
+// undoTime bounds how long undo takes.
+const undoTime = time.Minute
+
+// undo takes away what was sent: no snapshot refers to it, and none will. Else code could fill the store with a file that cannot
+// be kept, and new content beside it again and again. What the store does not remove is swept later.
+func (p *packer) undo() {
+	_ = p.group.Wait()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), undoTime)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(sendParallel)
+	for id := range p.packs {
+		group.Go(func() error { return p.s.o.Objects.Remove(ctx, packName(p.t, id)) })
+	}
+	if err := group.Wait(); err != nil {
+		p.s.o.Log.Warn("what was sent for a snapshot that failed is not removed; swept later", "thread", p.t.String(), "error", err)
+	}
+}
 
 // readPack returns the content of a pack.
 func (s *Snapshots) readPack(ctx context.Context, t sandbox.Thread, h *head, id string) ([]byte, error) {

@@ -61,7 +61,10 @@ func (s *Snapshots) restoreOnce(ctx context.Context, t sandbox.Thread, dir strin
 	if err != nil {
 		return err
 	}
-	idx := indexes{s}.readIndex(t)
+	idx, err := indexes{s}.readBrief(ctx, t)
+	if err != nil {
+		return err
+	}
 	h, version, err := s.head(ctx, t)
 	if err != nil {
 		if have && !own && idx != nil && idx.Head.Holder == s.o.Holder {
@@ -102,6 +105,11 @@ func (s *Snapshots) claim(ctx context.Context, t sandbox.Thread, h *head, versio
 		return errAgain
 	}
 	if err != nil {
+		return err
+	}
+	large := s.largeThread(ctx)
+	defer large.done()
+	if err := (indexes{s}).waitIfLarge(large, t); err != nil {
 		return err
 	}
 	idx := indexes{s}.readIndex(t)
@@ -190,7 +198,7 @@ func (s *Snapshots) fill(ctx context.Context, t sandbox.Thread, h *head, version
 	defer root.Close() //nolint:errcheck // what was written is synced
 	large := s.largeThread(ctx)
 	defer large.done()
-	if h.Files >= manyEntries {
+	if h.Files >= manyEntries || h.listBytes() >= manyBytes {
 		if err := large.wait(); err != nil {
 			return nil, err
 		}

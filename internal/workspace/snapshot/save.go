@@ -64,9 +64,12 @@ func (s *Snapshots) save(ctx context.Context, t sandbox.Thread, th Thread) error
 		return err
 	}
 	defer root.Close() //nolint:errcheck // read-only
-	idx := indexes{s}.readIndex(t)
 	large := s.largeThread(ctx)
 	defer large.done()
+	if err := (indexes{s}).waitIfLarge(large, t); err != nil {
+		return err
+	}
+	idx := indexes{s}.readIndex(t)
 	found, err := scan(ctx, root, maxScanBytes, large.wait)
 	if err != nil {
 		return err
@@ -177,8 +180,8 @@ func (w *writer) write(idx *index, found []seen) error {
 	if err == nil {
 		h, err = w.describe(found)
 	}
-	if err != nil {
-		w.pack.drop()
+	if err != nil { // before anybody can have seen the snapshot
+		w.pack.undo()
 		return err
 	}
 	return w.publish(h, found)
@@ -483,7 +486,8 @@ func (w *writer) describe(found []seen) (*head, error) {
 		return nil, err
 	}
 	w.refer(h, entries)
-	return h, nil
+	_, err = headText(h)
+	return h, err
 }
 
 // refer notes which packs a snapshot needs.

@@ -42,11 +42,13 @@ type scanner struct {
 	ahead int             // names that the folders on the way hold and that were not
 	hard  map[uint64]name // first names of files that have several
 	now   int64
-	many  func() error // called once when there are manyEntries
+	many  func() error // called once when there are manyEntries or manyBytes
+	large bool         // it was
+	bytes int          // of paths and targets that were found
 }
 
 // scan lists all that is kept of a thread's folder: folders before what is in them, each folder's names sorted. many is
-// called once when there are manyEntries, and may end it. paths bounds the bytes of all paths and targets.
+// called once when there are manyEntries or manyBytes, and may end it. paths bounds the bytes of all paths and targets.
 func scan(ctx context.Context, dir *os.Root, paths int, many func() error) ([]seen, error) {
 	s := &scanner{ctx: ctx, most: maxEntries, room: paths, hard: map[uint64]name{}, now: time.Now().UnixNano(), many: many}
 	for _, f := range folders {
@@ -75,7 +77,8 @@ func (s *scanner) visit(dir *os.Root, base string, path name, depth int) error {
 	if err != nil {
 		return unlessVanished(err)
 	}
-	if len(s.found) == manyEntries {
+	if !s.large && (len(s.found) >= manyEntries || s.bytes >= manyBytes) {
+		s.large = true
 		if err := s.many(); err != nil {
 			return err
 		}
@@ -90,7 +93,9 @@ func (s *scanner) visit(dir *os.Root, base string, path name, depth int) error {
 	if !ok || depth == 1 && e.Entry.Kind != kindFolder {
 		return nil
 	}
-	if s.room -= len(e.Entry.Path) + len(e.Entry.Target); s.room < 0 {
+	n := len(e.Entry.Path) + len(e.Entry.Target)
+	s.bytes += n
+	if s.room -= n; s.room < 0 {
 		return sandbox.Errorf(sandbox.QuotaExceeded, "the paths of the thread's files have more than %d bytes together, so that they cannot be kept; shorten some", maxScanBytes)
 	}
 	s.found = append(s.found, e)

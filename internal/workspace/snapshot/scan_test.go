@@ -1,11 +1,14 @@
 package snapshot
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -59,5 +62,67 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	if s.cachedBytes != 0 {
 		t.Errorf("%d bytes are left of none", s.cachedBytes)
+	}
+}
+
+// TestLongPathsWait: few long paths are a large thread as many short ones are, which waits for its turn when it is looked at, kept and
+// restored.
+func TestLongPathsWait(t *testing.T) {
+	t.Parallel()
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	dir := filepath.Join(sv.make(thread1), "workspace", strings.Repeat(strings.Repeat("d", 250)+"/", 14))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for n := range manyBytes/3600 + 1 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0100d", n)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sv.mustKeep(thread1)
+	sv.large <- struct{}{}
+	for len(sv.large) < cap(sv.large) {
+		sv.large <- struct{}{}
+	}
+	soon := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	root, err := os.OpenRoot(sv.dir(thread1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := scan(t.Context(), root, maxScanBytes, sv.largeThread(soon()).wait); sandbox.KindOf(err) != sandbox.Timeout {
+		t.Errorf("looked at: %v", err)
+	}
+	keep := func(sv *server) error {
+		return sv.Save(soon(), thread1, Thread{Dir: sv.dir(thread1), UID: sv.uid, About: func() ([]byte, error) { return nil, nil }})
+	}
+	h, version, err := sv.head(t.Context(), thread1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sv.fill(soon(), thread1, h, version, t.TempDir(), sv.uid); sandbox.KindOf(err) != sandbox.Timeout || !strings.Contains(err.Error(), "many files") {
+		t.Errorf("restored: %v", err)
+	}
+	// Of what was deleted since, the index is as large as it was.
+	if err := os.RemoveAll(filepath.Join(sv.dir(thread1), "workspace", strings.Repeat("d", 250))); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"kept": keep(sv), "looked for": sv.Restore(soon(), thread1, sv.dir(thread1), true, func(Restored) error { return nil }),
+	} {
+		if sandbox.KindOf(err) != sandbox.Timeout || !strings.Contains(err.Error(), "many files") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for len(sv.large) > 0 {
+		<-sv.large
+	}
+	sv.mustKeep(thread1)
+	if len(sv.large) != 0 {
+		t.Errorf("%d turns were not given back", len(sv.large))
 	}
 }

@@ -95,9 +95,11 @@ func (s *Snapshots) Close() error {
 	return s.zip.Close()
 }
 
-// A list of manyEntries takes some megabytes of memory, and the longest some hundred: few of those are in memory at once.
+// A list of manyEntries takes some megabytes of memory, and the longest some hundred: few of those are in memory at once. Code
+// chooses how long paths are, so a list of as many bytes is one, too.
 const (
 	manyEntries = 25_000
+	manyBytes   = 8 << 20
 	largeAtOnce = 4
 )
 
@@ -152,14 +154,20 @@ func (s *Snapshots) head(ctx context.Context, t sandbox.Thread) (*head, string, 
 	return h, version, nil
 }
 
+// headText is a head as it is stored.
+func headText(h *head) ([]byte, error) {
+	text, err := json.Marshal(h)
+	if err == nil && len(text) > maxHeadBytes {
+		err = sandbox.Errorf(sandbox.QuotaExceeded, "the list of the thread's files is too long to be kept")
+	}
+	return text, err
+}
+
 // writeHead puts a head in the place of a version.
 func (s *Snapshots) writeHead(ctx context.Context, t sandbox.Thread, h *head, version string) (string, error) {
-	text, err := json.Marshal(h)
+	text, err := headText(h)
 	if err != nil {
 		return "", err
-	}
-	if len(text) > maxHeadBytes {
-		return "", sandbox.Errorf(sandbox.QuotaExceeded, "the list of the thread's files is too long to be kept")
 	}
 	return s.o.Objects.Replace(ctx, headName(t), append(text, '\n'), version)
 }

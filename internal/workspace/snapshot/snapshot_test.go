@@ -521,6 +521,46 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
+// TestFailedSaveLeavesNothing: code makes snapshots fail after most of them was sent, and changes its files each time. The store does not
+// grow by that.
+func TestFailedSaveLeavesNothing(t *testing.T) {
+	t.Parallel()
+	stores(t, func(t *testing.T, o Objects) {
+		sv := newServer(t, o, nil)
+		dir := sv.make(thread1)
+		put(t, dir, "workspace/kept", random(1000, 1))
+		sv.mustKeep(thread1)
+		holes, err := os.Create(filepath.Join(dir, "workspace", "z"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer holes.Close()
+		for i := range int64(200) {
+			if _, err := holes.WriteAt([]byte("x"), i*partBytes); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 3 {
+			put(t, dir, "workspace/a", random(3*packBytes, uint64(i)+2))
+			writes := sv.store.writes.Load()
+			if err := sv.saveIt(thread1); !errors.Is(err, sandbox.QuotaExceeded) || sv.store.writes.Load() == writes {
+				t.Fatalf("%v after %d objects", err, sv.store.writes.Load()-writes)
+			}
+			packs := 0
+			if err := o.List(t.Context(), place(thread1)+"/packs", func(Object) error { packs++; return nil }); err != nil || packs != 1 {
+				t.Errorf("%d packs are there after %d failures, %v", packs, i+1, err)
+			}
+		}
+		if err := os.Remove(holes.Name()); err != nil {
+			t.Fatal(err)
+		}
+		sv.mustKeep(thread1)
+		b := newServer(t, o, nil)
+		b.mustRestore(thread1, false)
+		sameTree(t, tree(t, dir), tree(t, b.dir(thread1)))
+	})
+}
+
 // TestMany: a thread with many files waits for its turn, and passes it on.
 func TestMany(t *testing.T) {
 	t.Parallel()
