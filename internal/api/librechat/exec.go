@@ -227,6 +227,10 @@ func texts(r sandbox.Result) (stdout, stderr string) {
 // bring copies the files that another session has to the thread of this one. Of its own files it wants only that the thread is
 // still there: code may have deleted one.
 func (c *call) bring(thread string, files []fileRef) error {
+	files = slices.Clone(files)
+	for i := range files {
+		files[i].Name = relative(files[i].Name)
+	}
 	if i := slices.IndexFunc(files, func(f fileRef) bool { return f.session() == thread }); i >= 0 {
 		if _, err := c.do(inprocess.Request{Method: http.MethodGet, Path: "/api/threads/" + thread}); err != nil {
 			return missing(files[i], err)

@@ -7,6 +7,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,15 @@ func contentPath(thread string) string { return "/api/threads/" + thread + "/fil
 // inWorkspace is the query for a file. The API says what is wrong with a name that leads out of there.
 func inWorkspace(name string) map[string]string {
 	return map[string]string{"path": sandbox.WorkspaceDir + "/" + name}
+}
+
+// relative is the path below the workspace where a file of that name lies, as lists show it: the API takes "/a//b" for "a/b". A name
+// that leads out stays, and the API says so.
+func relative(name string) string {
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		return name
+	}
+	return strings.TrimPrefix(path.Clean("/"+name), "/")
 }
 
 // file is one of a session.
@@ -245,7 +255,7 @@ func (c *call) parts(take func(name string, content io.Reader) error) error {
 		if files++; files > maxFiles {
 			return sandbox.Errorf(sandbox.Invalid, "the form has more than %d files", maxFiles)
 		}
-		if err := take(name, part); err != nil {
+		if err := take(relative(name), part); err != nil {
 			return err
 		}
 	}

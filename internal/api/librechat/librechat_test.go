@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, rest, _ := strings.Cut(r.URL.Path, "/api/threads/")
 	thread, route, _ := strings.Cut(rest, "/")
 	at := thread + " " + r.URL.Query().Get("path")
+	if r.URL.Query().Has("path") && !strings.Contains(at, "..") {
+		at = thread + " " + path.Clean(r.URL.Query().Get("path")) // as the API does
+	}
 	switch r.Method + " " + route {
 	case "PUT files/content":
 		if strings.Contains(at, "..") {
@@ -67,8 +71,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "GET files/list":
 		items := []map[string]any{}
 		for name, text := range a.files {
-			if path, ok := strings.CutPrefix(name, thread+" "); ok {
-				items = append(items, map[string]any{"path": path, "bytes": len(text), "modified_at": "2026-11-28T03:00:00Z"})
+			if at, ok := strings.CutPrefix(name, thread+" "); ok {
+				items = append(items, map[string]any{"path": at, "bytes": len(text), "modified_at": "2026-11-28T03:00:00Z"})
 			}
 		}
 		if len(items) == 0 {
@@ -243,6 +247,39 @@ func TestSession(t *testing.T) {
 	}
 	if _, got := exec(`{"lang":"bash","code":"echo $1","args":["a b"]}`); got["stdout"] != "hi\n" || !strings.Contains(a.runs[len(a.runs)-1], `["bash","-c","echo $1","bash","a b"]`) {
 		t.Errorf("%v %q", got, a.runs)
+	}
+}
+
+// TestNames: a file is found by the id that its upload answered, however its name was written.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	h, a := setup(t, "")
+	other := strings.Repeat("b", idLength)
+	for name, want := range map[string]string{
+		"/etc/x": "etc/x", "a//b": "a/b", "./c": "c", "d/./e": "d/e", "//f": "f", "g/": "g", " ": " ",
+	} {
+		for _, route := range []string{"/upload", "/upload/batch"} {
+			status, got := upload(t, h, prefix+route, map[string]string{name: "text"})
+			if status != http.StatusOK {
+				t.Fatalf("%q: %d %v", name, status, got)
+			}
+			session := got["storage_session_id"].(string)
+			file := got["files"].([]any)[0].(map[string]any)
+			id := file["fileId"].(string)
+			if file["filename"] != want || a.files[session+" "+sandbox.WorkspaceDir+"/"+want] != "text" {
+				t.Errorf("%q is %v, among %v", name, file, a.files)
+			}
+			if status, _, text := send(t, h, http.MethodGet, prefix+"/download/"+session+"/"+id, nil, asKey); status != http.StatusOK || text != "text" {
+				t.Errorf("%q: %d %s", name, status, text)
+			}
+			body := `{"lang":"bash","code":"ls","session_id":"` + other + `","files":[{"id":"` + id + `","session_id":"` + session + `","name":"` + name + `"}]}`
+			if status, _, text := send(t, h, http.MethodPost, prefix+"/exec", strings.NewReader(body), asJSON); status != http.StatusOK || a.files[other+" "+sandbox.WorkspaceDir+"/"+want] != "text" {
+				t.Errorf("%q in another session: %d %s", name, status, text)
+			}
+			if status, _, text := send(t, h, http.MethodDelete, prefix+"/files/"+session+"/"+id, nil, asKey); status != http.StatusOK {
+				t.Errorf("%q: %d %s", name, status, text)
+			}
+		}
 	}
 }
 
