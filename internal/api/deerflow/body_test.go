@@ -72,6 +72,46 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestHeldAnswers: what commands print, and lists, count as bodies and files do.
+func TestHeldAnswers(t *testing.T) {
+	h, a, key := setup(t, "")
+	a.held.Wait = time.Millisecond
+	at := address(t, h, key)
+	long := strings.Repeat("x", 1<<20)
+	a.answers["POST /api/threads/talk/exec"] = `{"status":"exited","stdout":"` + long + `"}`
+	a.answers["GET /api/threads/talk/files/list"] = `{"items":[{"path":"/mnt/user-data/` + long + `"}]}`
+	a.answers["GET /api/threads/talk/files/glob"] = a.answers["GET /api/threads/talk/files/list"]
+	a.answers["GET /api/threads/talk/files/grep"] = `{"items":[{"path":"/a","text":"` + long + `"}]}`
+	a.answers["GET /api/threads"] = `{"items":[{"thread_id":"` + long + `"}]}`
+	const secret = "/deerflow/api/sandboxes"
+	requests := map[string]string{
+		at + "/v1/shell/exec": `{"command":"x"}`, at + "/v1/bash/exec": `{"command":"x"}`, at + "/v1/file/list": `{"path":"/a"}`,
+		at + "/v1/file/find": `{"path":"/a","glob":"*"}`, at + "/v1/file/grep": `{"path":"/a","pattern":"x"}`, secret: "",
+	}
+	var taken []*held.Request
+	for _, caller := range []string{held.CallerOf(sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "ann"}, Actor: "gateway"}), "deerflow\x00" + key} {
+		others := a.held.Of(caller)
+		if err := others.Take(t.Context(), held.OfCaller-1<<20); err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, others)
+	}
+	for _, want := range []int{http.StatusTooManyRequests, http.StatusOK} {
+		for path, body := range requests {
+			method := http.MethodPost
+			if body == "" {
+				method = http.MethodGet
+			}
+			if status, got := send(t, h, key, method, path, body); status != want {
+				t.Errorf("%s: %d, want %d: %.200v", strings.TrimPrefix(path, at), status, want, got)
+			}
+		}
+		for _, others := range taken {
+			others.End()
+		}
+	}
+}
+
 // TestProvisionerBody: the provisioner's requests are short.
 func TestProvisionerBody(t *testing.T) {
 	h, _, key := setup(t, "")

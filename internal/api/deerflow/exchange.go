@@ -37,8 +37,8 @@ type exchange struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	cred   auth.Credential // the key that it came with
-	thread string          // of a sandbox's address
-	held   *held.Request   // of a request to a sandbox; nil: it is one to the provisioner
+	thread string          // of a sandbox's address; "": the request is one to the provisioner
+	held   *held.Request   // what it keeps
 }
 
 func (a *adapter) begin(w http.ResponseWriter, r *http.Request) *exchange {
@@ -51,9 +51,12 @@ func (a *adapter) begin(w http.ResponseWriter, r *http.Request) *exchange {
 
 func (x *exchange) caller() inprocess.Caller { return inprocess.Caller{API: x.API, W: x.w, R: x.r} }
 
-// with adds the key of the exchange to a request.
+// with adds the key of the exchange to a request, and counts what is kept of the answer.
 func (x *exchange) with(q inprocess.Request) inprocess.Request {
 	q.Secret = x.cred.Secret
+	if x.held != nil && q.Room == nil {
+		q.Kept = x.held.Answer(x.r.Context())
+	}
 	return q
 }
 
@@ -101,11 +104,11 @@ func (x *exchange) body(out any) error {
 		return sandbox.Errorf(sandbox.Invalid, "Content-Type: the body has to be application/json")
 	}
 	most := int64(maxProvision)
-	if x.held != nil {
+	if x.thread != "" {
 		most = maxBody
-		if err := x.held.TakeBody(x.r.Context(), x.r.ContentLength, most); err != nil {
-			return err
-		}
+	}
+	if err := x.held.TakeBody(x.r.Context(), x.r.ContentLength, most); err != nil {
+		return err
 	}
 	rc := http.NewResponseController(x.w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // fails where there is no connection
@@ -118,9 +121,7 @@ func (x *exchange) body(out any) error {
 		return &inprocess.Refusal{Status: http.StatusRequestTimeout, Code: string(sandbox.Timeout), Detail: fmt.Sprintf("the body did not arrive whole within %s", bodyTime)}
 	}
 	_ = rc.SetReadDeadline(time.Time{})
-	if x.held != nil {
-		x.held.KeepBody(len(raw)) // less than it might have been
-	}
+	x.held.KeepBody(len(raw)) // less than it might have been
 	return decode(raw, out)
 }
 

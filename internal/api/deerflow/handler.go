@@ -94,6 +94,9 @@ func (a *adapter) provisioner(pattern string, handle func(x *exchange) error) {
 			if err := x.do(inprocess.Request{Method: http.MethodGet, Path: "/api/threads", Query: map[string]string{"limit": "1"}}); err != nil {
 				return err
 			}
+			// By the credential, as its caller is known to the API alone.
+			x.held = a.Held.Of("deerflow\x00" + x.cred.Secret)
+			defer x.held.End()
 			return handle(x)
 		}())
 	})

@@ -18,10 +18,12 @@ const (
 	// Copies is how often a body is in memory while it is decoded: as it came, in the decoder's buffer, which grows by
 	// doubling, and as a value.
 	Copies = 4
-	wait   = 5 * time.Second
+	// Short is an answer that is not counted: most are, and a caller who holds all its bytes can still look and delete.
+	Short = 64 << 10
+	wait  = 5 * time.Second
 )
 
-// Bytes are those of all adapters of a server.
+// Bytes are those of a server: of its API and its adapters.
 type Bytes struct {
 	// Wait is how long a request waits for others to end.
 	Wait time.Duration
@@ -48,6 +50,7 @@ type Request struct {
 	caller string
 	share  *share
 	n      int64
+	answer int64 // of n: for an answer
 }
 
 // CallerOf names whose bytes are counted: those of a credential's own user, for whomever it acts.
@@ -87,6 +90,22 @@ func (r *Request) TakeBody(ctx context.Context, length, most int64) error {
 
 // KeepBody frees what a body did not need that has arrived.
 func (r *Request) KeepBody(length int) { r.Keep(Copies * int64(length)) }
+
+// Answer returns what is told how large an answer of the API has become, and holds that with its copies. Answers of one request come
+// one after the other, so the longest counts; it is held until the request ends.
+func (r *Request) Answer(ctx context.Context) func(bytes int64) error {
+	return func(bytes int64) error {
+		want := min(Copies*bytes, OfCaller)
+		if bytes <= Short || want <= r.answer {
+			return nil
+		}
+		err := r.Take(ctx, want-r.answer)
+		if err == nil {
+			r.answer = want
+		}
+		return err
+	}
+}
 
 // full is the error of bytes that were not free in time. One whose client is gone is not the fault of others.
 func full(ctx context.Context, format string, mib int) error {

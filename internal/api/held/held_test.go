@@ -76,3 +76,52 @@ func TestWaits(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAnswer: the longest answer of a request counts, beside its body, until the request ends. Short ones are free.
+func TestAnswer(t *testing.T) {
+	t.Parallel()
+	b := New()
+	b.Wait = time.Millisecond
+	one, other := b.Of("ann"), b.Of("ann")
+	if err := one.TakeBody(t.Context(), 1<<20, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	left := func() int64 {
+		t.Helper()
+		for n := int64(OfCaller); n > 0; n -= Copies << 20 {
+			if other.Take(t.Context(), n) == nil {
+				other.End()
+				return OfCaller - n
+			}
+		}
+		return OfCaller
+	}
+	for _, answers := range [][]int64{{Short}, {1 << 20, 2 << 20, 3 << 20}, {1 << 20, 3 << 20}, {Short}} {
+		keep := one.Answer(t.Context())
+		for _, n := range answers {
+			if err := keep(n); err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if want := Copies * (1<<20 + one.answer/Copies); left() != want {
+			t.Errorf("after %d: %d bytes are held, want %d", answers, left(), want)
+		}
+	}
+	if one.answer != Copies*3<<20 {
+		t.Errorf("%d bytes for the longest", one.answer)
+	}
+	if err := other.Take(t.Context(), OfCaller-one.n); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Answer(t.Context())(4 << 20); sandbox.HTTPStatus(err) != http.StatusTooManyRequests {
+		t.Errorf("beyond all: %v", err)
+	}
+	if err := one.Answer(t.Context())(Short); err != nil {
+		t.Errorf("a short one: %v", err)
+	}
+	one.End()
+	other.End()
+	if err := b.Of("ann").Take(t.Context(), OfCaller); err != nil {
+		t.Errorf("after the end: %v", err)
+	}
+}

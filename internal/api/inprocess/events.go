@@ -30,7 +30,7 @@ func (c Caller) Events(q Request, each func(Event) error) error {
 		return err
 	}
 	r.Header.Set("Accept", "text/event-stream")
-	got := &stream{header: http.Header{}, each: each}
+	got := &stream{header: http.Header{}, each: each, kept: q.Kept}
 	c.API.ServeHTTP(got, r)
 	switch {
 	case got.err != nil:
@@ -57,6 +57,7 @@ type stream struct {
 	status int
 	buffer bytes.Buffer // of an event that is not whole yet
 	each   func(Event) error
+	kept   func(bytes int64) error // asked for each part of an event; nil: for none
 	err    error
 }
 
@@ -79,6 +80,11 @@ func (s *stream) Write(p []byte) (int, error) {
 	if s.buffer.Len()+len(p) > maxEvent {
 		s.err = sandbox.Errorf(sandbox.QuotaExceeded, "the answer has an event of more than %d bytes", maxEvent)
 		return 0, s.err
+	}
+	if s.kept != nil && s.status < 300 {
+		if s.err = s.kept(int64(s.buffer.Len() + len(p))); s.err != nil {
+			return 0, s.err
+		}
 	}
 	s.buffer.Write(p)
 	for s.status < 300 {

@@ -28,6 +28,8 @@ type Request struct {
 	OnBehalfOf   string // user
 	// Room is asked, unless nil, before a success is kept: for its Content-Length, or MaxAnswer when the API does not say.
 	Room func(bytes int64) error
+	// Kept is asked, unless nil, before more of a success is kept: for all of it until then, or for its longest event until then.
+	Kept func(bytes int64) error
 }
 
 // Refusal is an answer of the API that is no success.
@@ -100,7 +102,7 @@ func (c Caller) Call(q Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	got := &Answer{w: c.W, header: http.Header{}, room: q.Room}
+	got := &Answer{w: c.W, header: http.Header{}, room: q.Room, kept: q.Kept}
 	c.API.ServeHTTP(got, r)
 	return got, c.told(got)
 }
@@ -149,7 +151,8 @@ type Answer struct {
 	over   bool // there was more than MaxAnswer
 
 	room    func(bytes int64) error // asked once, then nil
-	refused error                   // what it said
+	kept    func(bytes int64) error // asked for each part
+	refused error                   // what they said
 }
 
 // Body is all of it.
@@ -175,12 +178,17 @@ func (a *Answer) Write(p []byte) (int, error) {
 		a.over = true
 		return 0, fmt.Errorf("an answer of more than %d bytes", MaxAnswer)
 	}
+	if a.kept != nil && a.status < 300 {
+		if a.refused = a.kept(int64(a.body.Len() + len(p))); a.refused != nil {
+			return 0, a.refused
+		}
+	}
 	return a.body.Write(p)
 }
 
 // begin asks for room for a success, once.
 func (a *Answer) begin() error {
-	if a.room == nil || a.status >= 300 {
+	if a.room == nil || a.refused != nil || a.status >= 300 {
 		return a.refused
 	}
 	room := a.room

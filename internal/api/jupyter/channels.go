@@ -111,8 +111,7 @@ func (k *connection) receive(ctx context.Context) {
 			k.bye("messages have to be JSON, in text frames, without a subprotocol")
 			return
 		}
-		// By the credential: a key, or a token of a user.
-		mine := k.held.Of("jupyter\x00" + k.secret)
+		mine := k.held.Of(holderOf(k.secret))
 		if mine.Take(ctx, held.Copies*int64(len(data))) != nil {
 			k.bye("too many long messages wait: try again later")
 			mine.End()

@@ -57,7 +57,7 @@ func (k *connection) execute(ctx context.Context, m received) (map[string]any, e
 	if k.language == "python" {
 		body["env"] = map[string]string{resultsEnv: "data"}
 	}
-	err := k.Events(inprocess.Request{Method: http.MethodPost, Path: threadPath(k.kernel, "/execute_code"), Body: body, Secret: k.secret}, r.event)
+	err := k.Events(inprocess.Request{Method: http.MethodPost, Path: threadPath(k.kernel, "/execute_code"), Body: body, Secret: k.secret, Kept: m.held.Answer(ctx)}, r.event)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

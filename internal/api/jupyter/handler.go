@@ -83,6 +83,7 @@ func New(o Options) (http.Handler, error) {
 type call struct {
 	inprocess.Caller
 	secret string
+	holds  *held.Request // what the request keeps of answers; nil: of a connection, whose messages have their own
 }
 
 // route adds one. What its handler returns as an error is answered as Jupyter does.
@@ -91,11 +92,16 @@ func (a *adapter) route(pattern string, handle func(c *call) error) {
 	a.mux.HandleFunc(method+" "+prefix+path, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTime)) // fails where there is no connection
 		c := &call{Caller: inprocess.Caller{API: a.API, W: w, R: r}, secret: credential(r)}
+		c.holds = a.Held.Of(holderOf(c.secret))
+		defer c.holds.End()
 		if err := handle(c); err != nil {
 			fail(w, err)
 		}
 	})
 }
+
+// holderOf is whose bytes are counted: by the credential, a key or a token of a user.
+func holderOf(secret string) string { return "jupyter\x00" + secret }
 
 // credential is the key, or the token, that a request came with: "Authorization: token …", or as Bearer, or ?token=…, as clients
 // of Jupyter send it.
@@ -109,6 +115,9 @@ func credential(r *http.Request) string {
 // into calls the API, and reads its answer unless out is nil.
 func (c *call) into(q inprocess.Request, out any) error {
 	q.Secret = c.secret
+	if c.holds != nil {
+		q.Kept = c.holds.Answer(c.R.Context())
+	}
 	if out == nil {
 		_, err := c.Call(q)
 		return err

@@ -29,6 +29,7 @@ type api struct {
 	hold     chan struct{}                  // closed when an interrupt came; a run waits for it unless nil
 	calls    []string
 	noCode   bool // no context can be made
+	whole    bool // events come whole
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -96,6 +97,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
+		if a.whole {
+			_, _ = io.WriteString(w, a.events)
+			return
+		}
 		for i := range len(a.events) { // one byte at a time: an event does not come whole
 			_, _ = io.WriteString(w, a.events[i:i+1])
 		}
@@ -482,5 +487,42 @@ func TestHeldMessages(t *testing.T) {
 	others.End()
 	if err := send(); err != nil {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestHeldEvents: what a run prints and displays counts as messages do, and a run that finds no room says so.
+func TestHeldEvents(t *testing.T) {
+	t.Parallel()
+	a := &api{contexts: map[string]sandbox.CodeContext{}, whole: true}
+	b := held.New()
+	b.Wait = time.Millisecond
+	h, err := New(Options{API: a, Held: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	_, made := ask(t, http.MethodPost, s.URL+"/jupyter/api/kernels", "")
+	kernel, _ := made["id"].(string)
+	long := json.RawMessage(`"` + strings.Repeat("x", 300<<10) + `"`)
+	a.events = exit(0, sandbox.StatusExited, sandbox.RichResult{"text/plain": long})
+	others := b.Of(holderOf(key))
+	if err := others.Take(t.Context(), held.OfCaller-1<<20); err != nil {
+		t.Fatal(err)
+	}
+	c := join(t, s.URL, kernel)
+	run := func() string {
+		c.ask(shell, "execute_request", `{"code":"x"}`)
+		return strings.Join(c.hear(), "\n")
+	}
+	if heard := run(); !strings.Contains(heard, "send fewer at once") || strings.Contains(heard, "xxx") {
+		t.Errorf("a display that is too long: %.500s", heard)
+	}
+	others.End()
+	if heard := run(); !strings.Contains(heard, "xxx") || strings.Contains(heard, "send fewer") {
+		t.Errorf("afterwards: %.500s", heard)
+	}
+	if err := b.Of(holderOf(key)).Take(t.Context(), held.OfCaller); err != nil {
+		t.Errorf("when the run has ended: %v", err)
 	}
 }

@@ -109,8 +109,9 @@ func credential(r *http.Request) string {
 	return r.Header.Get("X-API-Key")
 }
 
+// with adds the credential of the call to a request, and counts what is kept of the answer.
 func (c *call) with(q inprocess.Request) inprocess.Request {
-	q.Secret = c.secret
+	q.Secret, q.Kept = c.secret, c.held.Answer(c.R.Context())
 	return q
 }
 
