@@ -137,6 +137,7 @@ func (b *builder) handler(
 		o.Packs = t.packs
 	}
 	holds := held.New()
+	o.Held = holds
 	if b.cfg.E2B.Enabled {
 		adapter := e2b.New(e2b.Options{Service: use, DefaultTemplate: b.cfg.DefaultTemplate, Templates: b.cfg.E2B.Templates, Held: holds, Log: b.log})
 		b.onClose(func() error { adapter.Close(); return nil })

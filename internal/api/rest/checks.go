@@ -22,6 +22,7 @@ type checks struct {
 	limits      *requestLimits
 	followers   *followers
 	table       *route.Table
+	bodies      *bodies
 	idempotency *idempotency.Handler
 	gone        *route.Deprecations
 }
@@ -37,6 +38,7 @@ func (s *server) checks() checks {
 		limits:      &requestLimits{limits: o.Limits, table: s.table},
 		followers:   s.followers,
 		table:       s.table,
+		bodies:      &bodies{s.table, o.Held},
 		idempotency: &idempotency.Handler{Memory: o.Idempotency, Log: o.Log},
 		gone:        route.NewDeprecations(s.table, o.Log),
 	}
@@ -49,7 +51,12 @@ func (c checks) limited() []gin.HandlerFunc {
 
 // all are the checks of a request to the API.
 func (c checks) all() []gin.HandlerFunc {
-	return append(c.limited(), c.table.CheckBody, c.idempotency.Handle)
+	return append(c.read(), c.idempotency.Handle)
+}
+
+// read are the checks of a request whose body is read whole.
+func (c checks) read() []gin.HandlerFunc {
+	return append(c.limited(), c.table.CheckBody, c.bodies.hold)
 }
 
 // requestLimits bounds the requests of callers.

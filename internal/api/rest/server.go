@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/held"
 	"github.com/skerry-sandbox/skerry/internal/api/mcp"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/access"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/audits"
@@ -64,6 +65,8 @@ type Options struct {
 	Tracer *tracing.Tracer
 	// Observe is told of each request that was answered: its route, method, status and time. May be nil.
 	Observe func(route, method string, status int, took time.Duration)
+	// Held bounds the bodies that are in memory, with those of the adapters; nil: they have a bound of their own.
+	Held *held.Bytes
 	// Idempotency remembers answers; nil: the header Idempotency-Key is ignored.
 	Idempotency idempotency.Memory
 
@@ -131,6 +134,9 @@ func newServer(o Options) (*server, error) {
 	g, err := exchange.NewGuard(o.AllowedHosts, o.AllowedOrigins)
 	if err != nil {
 		return nil, err
+	}
+	if o.Held == nil {
+		o.Held = held.New()
 	}
 	table := route.NewTable()
 	return &server{
@@ -203,7 +209,7 @@ func (s *server) handler() (http.Handler, error) {
 	docsRoutes{s.table}.add(engine, doc)
 	consoleRoutes{s.table, o.Console}.add(engine)
 	endpoint := mcp.Options{Service: o.Service, Host: mcpErrors{o.Log}, Tracer: o.Tracer, MaxBody: route.MaxJSONBytes, CheckBody: route.CheckJSON, Follow: s.followers.enter, Version: o.Version, Log: o.Log}
-	mcpRoutes{s.table, checks.access, endpoint}.add(engine.Group("", append(checks.limited(), s.table.CheckBody)...))
+	mcpRoutes{s.table, checks.access, endpoint}.add(engine.Group("", checks.read()...))
 	adapterRoutes{s.table, checks, o.Adapters}.add(engine)
 	s.routes = engine.Routes()
 	if err := s.table.Check(s.routes); err != nil {
