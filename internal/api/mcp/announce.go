@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -24,6 +25,10 @@ func isAnnouncement(raw json.RawMessage) bool {
 	}
 	return json.Unmarshal(raw, &it) == nil && it.Name == announcement
 }
+
+// announceEvery is how often clients are told of changes at most. A change of any thread is told to all, so that code which changes its
+// own again and again would have the clients of all others list their tools as often.
+const announceEvery = 500 * time.Millisecond
 
 // announceTo tells the clients of a server of changes, until stop is called.
 func announceTo(o service.Service, scope *Scope) (stop func()) {
@@ -57,6 +62,11 @@ func announceTo(o service.Service, scope *Scope) (stop func()) {
 			case <-resources:
 				resources = up.UpstreamChanged(sandbox.UpstreamResources)
 				announceResources(srv)
+			}
+			select { // what changes meanwhile has closed its channel
+			case <-ended:
+				return
+			case <-time.After(announceEvery):
 			}
 		}
 	}()
