@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -41,6 +42,22 @@ func TestInside(t *testing.T) {
 // TestInsideClaimed makes them once in sandboxes that were made before their threads were known.
 func TestInsideClaimed(t *testing.T) {
 	testInside(t, options{driver: "docker", runtime: "runc", template: "pool: {target: 2, min: 2, burst: 2}\n"})
+}
+
+// TestInsideCrun makes them with crun in runc's place, as on a host that has crun alone. It runs where there is cgroup v2 alone, such
+// as in test/machine: crun refuses a machine with both versions.
+func TestInsideCrun(t *testing.T) {
+	crun, err := exec.LookPath("crun")
+	if err != nil || cgroupV1() || *update { // what is written is runc's
+		t.Skip("missing: crun, on a machine with cgroup v2 alone")
+	}
+	for _, driver := range []string{"oci", "containerd"} {
+		t.Run(driver, func(t *testing.T) {
+			dir := openDir(t)
+			must(t, os.Symlink(crun, filepath.Join(dir, "runc")))
+			testInside(t, options{driver: driver, runtime: "runc", env: []string{"PATH=" + dir + ":" + os.Getenv("PATH")}})
+		})
+	}
 }
 
 func testInside(t *testing.T, o options) {
