@@ -24,3 +24,16 @@ func FuzzCompile(f *testing.F) {
 		}
 	})
 }
+
+// TestTypesAreCounted: four bytes that name 200 million parameters have no memory set aside for them.
+func TestTypesAreCounted(t *testing.T) {
+	for module, ok := range map[string]bool{
+		"\x00asm\x01\x00\x00\x00\x01\x17\x04`\x00\x00`\xca\xca\xca`0\x7fc\x900000000000": false,
+		"\x00asm\x01\x00\x00\x00\x01\x06\x01`\x00\xff\xff\x01":                           false,
+		"\x00asm\x01\x00\x00\x00\x01\x0a\x02`\x01\x7f\x01\x63\x70`\x00\x00":              true,
+	} {
+		if err := checkCounts([]byte(module)); (err == nil) != ok {
+			t.Errorf("%q: %v", module, err)
+		}
+	}
+}
