@@ -150,7 +150,7 @@ describe("threads", () => {
       await other.getByLabel("State of the sandbox").selectOption("lost");
       await other.getByText("No thread fits these filters").waitFor();
       await close();
-    }));
+    }, { path: "/ui/threads" }));
 
   test("of many threads, only those in sight are in the page", async () => {
     const key = await keyFor("many", "agent");
@@ -553,5 +553,5 @@ describe("everybody can use it", () => {
       await page.unroute("**/api/**");
       await page.getByRole("button", { name: "Try again" }).click();
       await page.getByRole("link", { name: thread }).waitFor();
-    }));
+    }, { path: "/ui/threads" }));
 });

@@ -31,14 +31,16 @@ trap 'exit 130' INT TERM
 
 # Not bin/: another tier may build there at the same time.
 CGO_ENABLED=0 go build -trimpath -o "$work/bin/" ./cmd/skerry ./cmd/skerry-sandboxd
-SKERRY_ADMIN_KEY=sk_$(openssl rand -hex 32)
-export SKERRY_ADMIN_KEY
+mkdir -m 711 "$work/keys"
+key() { "$work/bin/skerry" keys create --data "$work/keys" --admin "$@"; }
+SKERRY_ADMIN_KEY=$(key --name first) SKERRY_OTHER_KEY=$(key --name else --tenant else --user nora)
+export SKERRY_ADMIN_KEY SKERRY_OTHER_KEY
 servers=()
 # serve NAME VARIABLE… starts a server, and adds its address to servers.
 serve() {
   local name=$1 address=
   shift
-  mkdir -m 711 "$work/$name"
+  mkdir -p -m 711 "$work/$name"
   env SKERRY_DISK_QUOTA=off SKERRY_SKILLS="$PWD/skills" "$@" "$work/bin/skerry" serve --listen 127.0.0.1:0 --data "$work/$name" --driver docker >"$work/log-$name" 2>&1 &
   pids+=($!)
   for _ in $(seq 120); do
@@ -76,7 +78,7 @@ rules:
     reason: a person has to agree
 END
 chmod 644 "$work/extensions.json" "$work/policy.yaml"
-serve keys SKERRY_AUTH=keys SKERRY_FIRST_KEY="$SKERRY_ADMIN_KEY" SKERRY_EXTENSIONS="$work/extensions.json" SKERRY_POLICY="$work/policy.yaml"
+serve keys SKERRY_AUTH=keys SKERRY_EXTENSIONS="$work/extensions.json" SKERRY_POLICY="$work/policy.yaml"
 serve open SKERRY_AUTH=none
 export SKERRY_SERVER=${servers[0]} SKERRY_OPEN_SERVER=${servers[1]} SKERRY_LOG=$work/log-keys
 ln -sfn "$SKERRY_CACHE/console/node_modules" console/node_modules

@@ -5,12 +5,12 @@ import { adminKey, api, attack, browser, control, exec, forget, inside, keyFor, 
 
 const mine = "many-admin";
 const hers = "many-ann";
-let agentKey, actingKey, auditorKey, otherTenantKey;
+const otherTenantKey = process.env.SKERRY_OTHER_KEY; // of an administrator called nora, too
+let agentKey, actingKey, auditorKey;
 
 before(async () => {
   agentKey = await keyFor("nora", "agent");
   [actingKey, auditorKey] = await Promise.all([keyFor("root", "admin", { act_for: true }), keyFor("aud", "auditor")]);
-  otherTenantKey = (await api("POST", "/api/keys", { body: { name: "else", tenant: "else", user: "nora", role: "admin" } })).secret;
   await exec(mine, "true");
   await api("POST", `/api/threads/${hers}/exec`, { key: agentKey, body: { command: "echo 'her secret plan' > /mnt/user-data/workspace/plan.md; echo done" } });
   await api("PUT", `/api/threads/${hers}/sandbox`, { key: agentKey, body: { labels: { topic: attack("label"), project: "Aurora" } } });

@@ -129,7 +129,7 @@ function OpenThread() {
     if (name.trim() !== "") void navigate({ to: "/threads/$thread", params: { thread: name.trim() } });
   };
   return (
-    <form className="line" onSubmit={open} role="search">
+    <form className="line" onSubmit={open}>
       <Field label="Open a thread by its id" hideLabel placeholder="Thread id" value={name} onChange={setName} />
       <Button type="submit" isDisabled={name.trim() === ""}>
         Open
