@@ -39,7 +39,17 @@ await earlier;
 const production = deploys("production");
 const asked = await waiting();
 
+void exec(thread, "python3 -c 'while True: pass' & python3 -m http.server 8099 & sleep 80", { timeout_s: 90 }).catch(() => undefined);
+
 const pages = {
+  overview: ["/ui/overview", async (p) => {
+    await p.getByRole("heading", { name: "Execs a minute" }).waitFor();
+    await p.getByRole("group", { name: "Sandboxes" }).waitFor();
+  }],
+  processes: [`/ui/threads/${thread}/processes`, async (p) => {
+    await p.getByRole("row").filter({ hasText: "http.server" }).waitFor();
+    await p.locator(".cell-cpu").getByText(/^[1-9][0-9]* %$/).first().waitFor();
+  }],
   threads: ["/ui/threads", (p) => p.getByRole("link", { name: thread }).waitFor()],
   exec: [`/ui/threads/${thread}`, async (p) => {
     await p.getByRole("link", { name: /missing_module/ }).click();

@@ -40,7 +40,7 @@ servers=()
 serve() {
   local name=$1 address=
   shift
-  mkdir -p -m 711 "$work/$name"
+  [ -d "$work/$name" ] || mkdir -m 711 "$work/$name"
   env SKERRY_DISK_QUOTA=off SKERRY_SKILLS="$PWD/skills" "$@" "$work/bin/skerry" serve --listen 127.0.0.1:0 --data "$work/$name" --driver docker >"$work/log-$name" 2>&1 &
   pids+=($!)
   for _ in $(seq 120); do
