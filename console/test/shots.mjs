@@ -39,7 +39,8 @@ await earlier;
 const production = deploys("production");
 const asked = await waiting();
 
-void exec(thread, "python3 -c 'while True: pass' & python3 -m http.server 8099 & sleep 80", { timeout_s: 90 }).catch(() => undefined);
+void exec(thread, "python3 -c 'while True: pass' & python3 -m http.server 8099 & sleep 290", { timeout_s: 300 }).catch(() => undefined);
+while ((await api("GET", "/api/overview")).times.length < 6) await new Promise((r) => setTimeout(r, 1000)); // a plot of a minute
 
 const pages = {
   overview: ["/ui/overview", async (p) => {
@@ -47,7 +48,7 @@ const pages = {
     await p.getByRole("group", { name: "Sandboxes" }).waitFor();
   }],
   processes: [`/ui/threads/${thread}/processes`, async (p) => {
-    await p.getByRole("row").filter({ hasText: "http.server" }).waitFor();
+    await p.getByRole("row").filter({ hasText: "http.server" }).first().waitFor();
     await p.locator(".cell-cpu").getByText(/^[1-9][0-9]* %$/).first().waitFor();
   }],
   threads: ["/ui/threads", (p) => p.getByRole("link", { name: thread }).waitFor()],

@@ -166,7 +166,7 @@ function Server({ span }: { span: "hour" | "day" }) {
         {o.disk !== undefined && <Tile name="Disk of the data folder" value={bytes(o.disk.free_bytes)} note={`free of ${bytes(o.disk.total_bytes)}`} bad={free !== undefined && free < 0.1} />}
         <Tile
           name="Audit log"
-          value={o.now.audit_failing ? "fails" : "records"}
+          value={o.now.audit_failing ? "fails" : "works"}
           note={o.now.audit_lag > 0 ? `${number.format(o.now.audit_lag)} records are not in Redis yet` : undefined}
           bad={o.now.audit_failing}
         />
