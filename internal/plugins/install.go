@@ -281,6 +281,11 @@ func (i *installer) keep(ctx context.Context, o sandbox.Owner, p *ready, req san
 	if err := i.store.Add(p.Dir, p.record.Digest); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
 	}
+	if req.Disabled { // before it is listed: nothing of it is in use for a moment, nor when the switch cannot be written
+		if err := i.extensions.SetEnabled(ctx, scopeOf(o, req.Shared), extensions.PluginsSection, name, false); err != nil {
+			return err
+		}
+	}
 	err = file.edit(ctx, func(st *state) error {
 		if err := hasRoom(st, name, p.record.Bytes, req); err != nil {
 			return err
@@ -288,10 +293,10 @@ func (i *installer) keep(ctx context.Context, o sandbox.Owner, p *ready, req san
 		st.Plugins[name] = p.record
 		return nil
 	})
-	if err != nil || !req.Disabled {
-		return err
+	if _, there := now.Plugins[name]; err != nil && req.Disabled && !there {
+		err = errors.Join(err, i.extensions.Forget(ctx, scopeOf(o, req.Shared), extensions.PluginsSection, name))
 	}
-	return i.extensions.SetEnabled(ctx, scopeOf(o, req.Shared), extensions.PluginsSection, name, false)
+	return err
 }
 
 // hasRoom says why a list cannot have a plugin of that name and size.

@@ -136,6 +136,37 @@ func (b *bed) mustUpload(user, name string) sandbox.Plugin {
 	return p
 }
 
+// TestInstallSwitchedOff: a plugin that is to be off is off from the first moment. When that cannot be written, it is not there.
+func TestInstallSwitchedOff(t *testing.T) {
+	b := newBed(t, nil)
+	users := filepath.Join(b.dir, "extensions_config.d", "t")
+	if err := os.MkdirAll(users, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	install := func() error {
+		_, err := b.Install(ctx, caller("ann"), bytes.NewReader(tarOf(b, "", plainPlugin("off"))), sandbox.PluginInstall{From: "off.tar.gz", Disabled: true})
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(users, "ann.json"), []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := install(); err == nil {
+		t.Error("it is installed, though it could not be switched off")
+	}
+	if err := os.Remove(filepath.Join(users, "ann.json")); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := b.List(ctx, caller("ann")); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := install(); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := b.Get(ctx, caller("ann"), "off"); err != nil || p.Enabled {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // TestWhatPluginsAreMadeOf: the skills of a plugin and its .mcp.json are no findings; a skill inside of one is.
 func TestWhatPluginsAreMadeOf(t *testing.T) {
 	b := newBed(t, nil)
