@@ -192,6 +192,8 @@ type Skills interface {
 	// SwitchSkill switches a skill for the caller, or for all users, which is Forbidden to all but administrators.
 	SwitchSkill(ctx context.Context, c sandbox.Caller, name string, enabled, everybody bool) (sandbox.Skill, error)
 	SkillText(ctx context.Context, c sandbox.Caller, name string) ([]byte, error)
+	// ReadSkill returns the SKILL.md of any skill of the caller. NotFound: no such skill, or it cannot be read.
+	ReadSkill(ctx context.Context, c sandbox.Caller, name string) ([]byte, error)
 	WriteSkillText(ctx context.Context, c sandbox.Caller, name string, text []byte) (sandbox.Skill, error)
 	DeleteSkill(ctx context.Context, c sandbox.Caller, name string) error
 }

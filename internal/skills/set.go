@@ -245,6 +245,16 @@ func (s *Set) Open(name string) (*os.Root, error) {
 	return root, nil
 }
 
+// Text returns the SKILL.md of a skill, on or off, at most format.MaxTextBytes and one byte of it. NotFound when there is none
+// of that name, or its files cannot be read.
+func (s *Set) Text(name string) ([]byte, error) {
+	m := lookup(s.members, name)
+	if m == nil || m.dir == "" {
+		return nil, sandbox.Errorf(sandbox.NotFound, "there is no text of a skill %.80q", name)
+	}
+	return m.read(fileName, format.MaxTextBytes+1)
+}
+
 func lookup(members map[string]*Member, name string) *Member {
 	if m := members[name]; m != nil {
 		return m

@@ -526,6 +526,13 @@ func TestReadFileAndArgv(t *testing.T) {
 	if data, err := v.ReadFile("s", "SKILL.md"); err != nil || string(data) != text("s") {
 		t.Errorf("%s, %v", data, err)
 	}
+	h.off[anna] = &switches{map[string]bool{"s": true}}
+	if data, err := h.set(t, anna).Text("s"); err != nil || string(data) != text("s") {
+		t.Errorf("of a skill that is off: %s, %v", data, err)
+	}
+	if _, err := h.set(t, bert).Text("s"); !errors.Is(err, sandbox.NotFound) {
+		t.Errorf("another user reads it: %v", err)
+	}
 	for _, bad := range [][2]string{{"s", "../../x"}, {"s", "/etc/passwd"}, {"s", "scripts"}, {"s", ""}, {"none", "SKILL.md"}} {
 		if _, err := v.ReadFile(bad[0], bad[1]); !errors.Is(err, sandbox.NotFound) {
 			t.Errorf("%v: %v", bad, err)

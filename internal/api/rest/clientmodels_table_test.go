@@ -117,7 +117,7 @@ var clientModelTable = []clientModel{
 	{schema: "Finding", is: "is something suspicious in a skill.", fields: "rule severity message file line"},
 	{
 		schema: "Skill", is: "is a skill of the caller.",
-		fields: "name description license category enabled location digest findings", without: "runnable trusted",
+		fields: "name description license category enabled location digest findings", without: "runnable text trusted",
 	},
 	{schema: "SkillFound", is: "is a skill that a search found.", fields: "name description location"},
 	{

@@ -75,6 +75,7 @@ type world struct {
 	noCode        bool
 	noSkills      bool
 	virtual       sandbox.VirtualSkill
+	skillText     string // "": it cannot be read
 	asked         sandbox.UpstreamRequest
 	changed       chan struct{}
 	others        map[sandbox.UpstreamKind]chan struct{}
@@ -109,6 +110,13 @@ func (w *world) SwitchSkill(ctx context.Context, c sandbox.Caller, name string, 
 
 func (w *world) SkillText(_ context.Context, c sandbox.Caller, _ string) ([]byte, error) {
 	return []byte("---\r\nraw"), w.see(c)
+}
+
+func (w *world) ReadSkill(_ context.Context, c sandbox.Caller, name string) ([]byte, error) {
+	if w.skillText == "" {
+		return nil, sandbox.Errorf(sandbox.NotFound, "no text")
+	}
+	return []byte(w.skillText), w.see(c)
 }
 
 func (w *world) WriteSkillText(ctx context.Context, c sandbox.Caller, name string, text []byte) (sandbox.Skill, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
@@ -42,6 +43,7 @@ type skillView struct {
 	Template      string            `json:"template" doc:"Of the sandbox where its scripts run; empty: that of the thread"`
 	Findings      []sandbox.Finding `json:"findings"`
 	Runnable      sandbox.Runnable  `json:"runnable"`
+	Text          *string           `json:"text,omitempty" doc:"SKILL.md, to one who asked with text=true. Absent when it cannot be read, is no UTF-8, or has more than 1 MiB"`
 }
 
 // skillsAnswer is the list of skills.
@@ -141,13 +143,28 @@ func (s skillRoutes) answerSkill(ctx context.Context, sk sandbox.Skill, template
 func (s skillRoutes) getSkill(ctx context.Context, in *struct {
 	SkillIn
 	ForTemplate
+	Text bool `query:"text" doc:"With the text of SKILL.md, also of a skill that is off: what a person reads before switching it on"`
 },
 ) (*route.Body[skillView], error) {
-	sk, err := s.skills.UserSkill(ctx, exchange.CallerOf(ctx), in.Name)
+	c := exchange.CallerOf(ctx)
+	sk, err := s.skills.UserSkill(ctx, c, in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return s.answerSkill(ctx, sk, in.Template)
+	answer, err := s.answerSkill(ctx, sk, in.Template)
+	if err != nil || !in.Text {
+		return answer, err
+	}
+	text, err := s.skills.ReadSkill(ctx, c, in.Name)
+	switch {
+	case errors.Is(err, sandbox.NotFound): // a skill that does not load is still shown
+	case err != nil:
+		return nil, err
+	case len(text) <= maxSkillText && utf8.Valid(text):
+		shown := string(text)
+		answer.Body.Text = &shown
+	}
+	return answer, nil
 }
 
 func (s skillRoutes) switchSkill(ctx context.Context, in *struct {

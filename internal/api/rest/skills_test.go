@@ -48,6 +48,16 @@ func TestSkills(t *testing.T) {
 	if want := []string{"switch pdf false false", "switch pdf true true", "switch none true false", "write pdf ---\r\nnew", "delete mine"}; !slices.Equal(w.changes, want) {
 		t.Errorf("%q", w.changes)
 	}
+	for text, want := range map[string]any{"---\nraw <b>": "---\nraw <b>", "": nil, "\xff": nil, strings.Repeat("x", maxSkillText+1): nil} {
+		w.skillText = text
+		if m := decodeBody(t, send(h, "GET", "/api/skills/pdf?text=true", "")); m["text"] != want || m["name"] != "pdf" {
+			t.Errorf("the text %.20q is told as %.20v", text, m["text"])
+		}
+		if m := decodeBody(t, send(h, "GET", "/api/skills/pdf", "")); m["text"] != nil {
+			t.Errorf("nobody asked for %.20v", m["text"])
+		}
+	}
+	w.skillText = ""
 	h = handler(t, w, func(o *Options) {
 		o.Runnable = func(_ context.Context, _ sandbox.Caller, sk sandbox.Skill, template string) (sandbox.Runnable, error) {
 			if template == "moon" {

@@ -366,6 +366,16 @@ func (k *Skills) SkillText(_ context.Context, c sandbox.Caller, name string) ([]
 	return k.o.Library.Text(c.Owner, name)
 }
 
+// ReadSkill returns the SKILL.md of any skill of the caller, also of one that is off. NotFound when there is none, or it cannot
+// be read.
+func (k *Skills) ReadSkill(_ context.Context, c sandbox.Caller, name string) ([]byte, error) {
+	set, err := k.o.Library.Set(c.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return set.Text(name)
+}
+
 // WriteSkillText replaces the SKILL.md of one of the caller's own skills, and keeps its other files.
 // NotFound, Invalid and Conflict as skills.Library.SetText says.
 func (k *Skills) WriteSkillText(ctx context.Context, c sandbox.Caller, name string, text []byte) (sandbox.Skill, error) {
