@@ -36,9 +36,12 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: "@skerry/client/transport", replacement: join(import.meta.dirname, "../sdk/typescript/src/transport.ts") },
+      // Names of characters in a list: what browsers get by default asks a document by innerHTML, and a worker has none.
+      { find: /^decode-named-character-reference$/, replacement: join(import.meta.dirname, "node_modules/decode-named-character-reference/index.js") },
       { find: "@skerry/client", replacement: join(import.meta.dirname, "../sdk/typescript/src/index.ts") },
     ],
   },
+  worker: { format: "es" },
   build: { outDir: out, emptyOutDir: true, target: "es2023", assetsInlineLimit: 0, sourcemap: false, manifest: ".manifest.json", modulePreload: { polyfill: false } },
   server: { proxy: { "/api": { target: server, ws: true }, "/healthz": server } },
 });

@@ -1,6 +1,6 @@
 // What a browser loads before it shows the first page is small, and the heavy parts come when they are needed.
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 
@@ -50,6 +50,21 @@ test("the pages of audit and approvals, and the library of plots, are chunks of 
   const plot = manifest["src/ui/PlotCanvas.tsx"];
   assert.match(await readFile(new URL(plot.file, dist), "utf8"), /u-over/, "the mark of the library is not in its chunk");
   assert.ok(!filesOf("src/pages/audit/AuditPage.tsx").includes(plot.file));
+});
+
+test("the pages of tools, skills and plugins are chunks of their own, and Markdown is parsed in a worker", async () => {
+  const first = new Set([...filesOf("index.html"), ...filesOf("src/pages/threads/ThreadsPage.tsx")]);
+  for (const part of ["src/pages/tools/ToolsPage.tsx", "src/pages/skills/SkillsPage.tsx", "src/pages/plugins/PluginsPage.tsx", "src/pages/tools/LoggedIn.tsx"]) {
+    assert.ok(manifest[part].isDynamicEntry, part);
+    assert.ok(!first.has(manifest[part].file), part);
+  }
+  const text = (file) => readFile(new URL(file, dist), "utf8");
+  for (const file of [...first, ...filesOf("src/pages/skills/SkillsPage.tsx")]) {
+    if (file.endsWith(".js")) assert.doesNotMatch(await text(file), /hardBreakEscape|lineEndingBlank/, file);
+  }
+  const workers = (await readdir(new URL("assets/", dist))).filter((f) => /^markdown\.worker-.*\.js$/.test(f));
+  assert.equal(workers.length, 1);
+  assert.match(await text(`assets/${workers[0]}`), /hardBreakEscape/, "the mark of the library is not in the worker");
 });
 
 test("the console names no other host to load something from", async () => {
