@@ -369,7 +369,7 @@ describe("everybody can use it", () => {
       changed: [at({ tab: "changed" }), ready("Skerry remembers each tool")],
       packs: [at({ tab: "packs" }), ready("No tool pack is connected")],
     };
-    mine.tools = [{ ...friendly, description: "Another one." }];
+    mine.tools = [{ ...friendly, description: "Another one." }, { name: "picture", description: "New, too.", inputSchema: { type: "object" } }]; // two diffs beside each other
     await api("POST", "/api/mcp/servers/mine/reconnect");
     await api("GET", "/api/mcp/servers/mine/tools");
     assert.deepEqual(await looksGood(pages), []);

@@ -69,7 +69,7 @@ function One({ d }: { d: Drift }) {
       {d.changes.map((c) => (
         <div key={c.field} className="change">
           <h3>{c.field}</h3>
-          {c.diff === undefined || c.diff === "" ? <p className="hint">{c.before === undefined ? "It is new." : c.after === undefined ? "It is gone." : "It is another one."}</p> : <Written diff={c.diff} label={`How ${c.field} changed`} />}
+          {c.diff === undefined || c.diff === "" ? <p className="hint">{c.before === undefined ? "It is new." : c.after === undefined ? "It is gone." : "It is another one."}</p> : <Written diff={c.diff} label={`How ${c.field} of ${visible(d.server)} ${visible(d.tool)} changed`} />}
         </div>
       ))}
       {d.state !== "removed" && (
