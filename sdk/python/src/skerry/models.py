@@ -928,6 +928,10 @@ class Skill(Model):
     """
     Of the sandbox where its scripts run; empty: that of the thread
     """
+    text: str | None = None
+    """
+    SKILL.md, to one who asked with text=true. Absent when it cannot be read, is no UTF-8, or has more than 1 MiB
+    """
     trusted: bool
     """
     Its scripts may run without an approval
