@@ -73,7 +73,7 @@ type poolLevels struct {
 }
 
 type namedSeries struct {
-	Name   string  `json:"name" doc:"sandboxes_starting, sandboxes_running, sandboxes_paused, execs_running, queue, pool and audit_lag are levels; execs, execs_failed, execs_nonzero, tool_calls, tool_errors, requests, request_errors, starts, start_failures and refused are counted"`
+	Name   string  `json:"name" doc:"Of a level such as sandboxes_running, queue or pool, or of what is counted, such as execs, tool_errors or refused"`
 	Kind   string  `json:"kind" enum:"level,count" doc:"level: the most in a step; count: what was counted in it"`
 	Values []int64 `json:"values" doc:"One for each of times"`
 }

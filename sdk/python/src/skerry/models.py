@@ -425,7 +425,7 @@ class NamedSeries(Model):
     """
     name: str
     """
-    sandboxes_starting, sandboxes_running, sandboxes_paused, execs_running, queue, pool and audit_lag are levels; execs, execs_failed, execs_nonzero, tool_calls, tool_errors, requests, request_errors, starts, start_failures and refused are counted
+    Of a level such as sandboxes_running, queue or pool, or of what is counted, such as execs, tool_errors or refused
     """
     values: list[int]
     """

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import httpx
+from typing_extensions import Unpack
 
 from skerry import _constants as constants
 from skerry import errors, models
