@@ -474,7 +474,10 @@ describe("everybody can use it", () => {
           found.push(...(await axe(it.page)).map((f) => `${name}: ${f}`));
           const wide = await it.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           if (wide > 0) found.push(`${name}: ${wide} px wider than the page`);
-          if (name === "terminal") await it.page.getByRole("button", { name: "End terminal" }).click();
+          if (name === "terminal") {
+            await it.page.getByRole("button", { name: "End terminal" }).click();
+            await it.page.getByText(/^It ended/).waitFor(); // a page that closes takes its request with it
+          }
         }
         await it.close();
         assert.deepEqual(found, []);

@@ -11,8 +11,10 @@ import (
 const (
 	// listLength is the length of a page of threads when none is asked for.
 	listLength = 100
-	// listStep is how many threads are read at once, and listScanned how many one call looks at.
+	// listStep is how many threads are read at once, and latestStep how many of a list by activity, each read of which costs
+	// the embedded state a sort. listScanned is how many one call looks at.
 	listStep    = 500
+	latestStep  = 5_000
 	listScanned = 10_000
 )
 
@@ -32,6 +34,9 @@ func (u *Threads) Threads(ctx context.Context, c sandbox.Caller, f sandbox.Threa
 	cursor := f.Cursor
 	for scanned := 0; scanned < listScanned; {
 		count := listStep
+		if f.Latest {
+			count = latestStep
+		}
 		if f.All() { // what is read is what is shown
 			count = min(count, f.Limit-len(list.Items))
 		}
