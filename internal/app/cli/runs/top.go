@@ -32,8 +32,9 @@ const (
 
 // usage is what a thread's sandbox and its processes use at a moment.
 type usage struct {
-	Metrics   *sdk.SandboxMetrics `json:"metrics"`
+	Metrics   *sdk.SandboxMetrics `json:"metrics,omitempty"` // nil: the driver does not measure it
 	Processes []sdk.Process       `json:"processes"`
+	at        time.Time
 }
 
 func newTop(api *client.Client) *cobra.Command {
@@ -78,18 +79,28 @@ func newTop(api *client.Client) *cobra.Command {
 }
 
 func used(ctx context.Context, t *sdk.Thread) (u usage, err error) {
-	if u.Metrics, err = t.Processes.Metrics(ctx); err == nil {
+	u.Metrics, err = t.Processes.Metrics(ctx)
+	var refused *sdk.Error
+	if errors.As(err, &refused) && refused.Code == sdk.NotSupported {
+		u.Metrics, err = nil, nil
+	}
+	if err == nil {
 		u.Processes, err = t.Processes.All(ctx)
 	}
+	u.at = time.Now()
 	return u, err
 }
 
 // printTop prints what was used between two looks.
 func printTop(w io.Writer, before, now usage, all bool) error {
-	m := now.Metrics
-	cores := float64(m.CPUMillis-before.Metrics.CPUMillis) / max(1, float64(m.At.Sub(before.Metrics.At).Milliseconds()))
-	fmt.Fprintf(w, "CPU %.2f of %s cores   memory %.0f of %s MiB   processes %d of %s\n\n", max(0, cores), limit(m.CPULimitMillis, 1000), mib(m.MemoryBytes),
-		limit(m.MemoryLimitBytes, 1<<20), m.PIDs, limit(m.PIDsLimit, 1))
+	passed := max(1, float64(now.at.Sub(before.at).Milliseconds()))
+	if m, old := now.Metrics, before.Metrics; m != nil && old != nil {
+		cores := float64(m.CPUMillis-old.CPUMillis) / max(1, float64(m.At.Sub(old.At).Milliseconds()))
+		fmt.Fprintf(w, "CPU %.2f of %s cores   memory %.0f of %s MiB   processes %d of %s\n\n", max(0, cores), limit(m.CPULimitMillis, 1000), mib(m.MemoryBytes),
+			limit(m.MemoryLimitBytes, 1<<20), m.PIDs, limit(m.PIDsLimit, 1))
+	} else {
+		fmt.Fprint(w, "the driver of this server does not measure sandboxes\n\n")
+	}
 	was := map[int64]int64{}
 	for _, p := range before.Processes {
 		was[p.PID] = p.CPUMillis
@@ -107,7 +118,7 @@ func printTop(w io.Writer, before, now usage, all bool) error {
 		if !p.Running {
 			exec += " (ended)"
 		}
-		share := 100 * float64(computed(p)) / max(1, float64(m.At.Sub(before.Metrics.At).Milliseconds()))
+		share := 100 * float64(computed(p)) / passed
 		fmt.Fprintf(tw, "%d\t%.0f\t%.1f\t%d\t%s\t%s\n", p.PID, share, mib(p.RSSBytes), p.Threads, exec, argform.Line(p.Command, 100))
 	}
 	if err := tw.Flush(); err != nil || hidden == 0 {
