@@ -134,3 +134,71 @@ time.sleep(1000)' "$WORD" & true`)
 		}
 	})
 }
+
+// TestRunningProcesses: what a running command computes is seen, by the host for the sandbox and by the sandbox for its
+// processes, without its secrets; without all=true nothing of it is.
+func TestRunningProcesses(t *testing.T) {
+	t.Parallel()
+	on(t, []string{"docker/runc", "oci/runsc"}, func(t *testing.T, o options) {
+		s := start(t, o)
+		s.ok("busy", "true")
+		a := s.do("POST", "/api/threads/busy/exec", map[string]any{
+			"command": `python3 -c 'while True: pass' "$WORD"`, "background": true, "redact_env": true, "env": map[string]any{"WORD": "hidden-from-lists"}, "timeout_s": 100,
+		})
+		var exec result
+		a.into(t, &exec)
+		type process struct {
+			leftProcess
+			Running bool  `json:"running"`
+			Parent  int   `json:"parent_pid"`
+			CPU     int64 `json:"cpu_ms"`
+			Threads int   `json:"threads"`
+		}
+		var list struct{ Items []process }
+		eventually(t, "a process has computed for 0.2 s", func() bool {
+			s.do("GET", "/api/threads/busy/processes?all=true", nil).into(t, &list)
+			for _, p := range list.Items {
+				if strings.Contains(p.Command, "hidden-from-lists") {
+					t.Fatalf("a secret is shown: %q", p.Command)
+				}
+				if strings.HasPrefix(p.Command, "python3 -c while True") && p.CPU >= 200 && p.Running && p.ExecID == exec.ExecID && p.Parent > 0 && p.Threads == 1 && p.RSSBytes > 0 {
+					return true
+				}
+			}
+			return false
+		})
+		if left := s.processes("busy"); len(left) != 0 {
+			t.Errorf("a running command left %+v", left)
+		}
+		type metrics struct {
+			CPU         int64 `json:"cpu_ms"`
+			Memory      int64 `json:"memory_bytes"`
+			MemoryLimit int64 `json:"memory_limit_bytes"`
+			PIDs        int64 `json:"pids"`
+			PIDsLimit   int64 `json:"pids_limit"`
+		}
+		var before, after metrics
+		s.do("GET", "/api/threads/busy/sandbox/metrics", nil).into(t, &before)
+		eventually(t, "the host has seen it compute", func() bool {
+			s.do("GET", "/api/threads/busy/sandbox/metrics", nil).into(t, &after)
+			return after.CPU >= before.CPU+200
+		})
+		if after.Memory < 1<<20 || after.MemoryLimit < after.Memory || after.PIDs < 1 || after.PIDsLimit < after.PIDs {
+			t.Errorf("%+v", after)
+		}
+		if a := s.do("DELETE", "/api/threads/busy/execs/"+exec.ExecID, nil); a.status != 204 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		eventually(t, "it is gone", func() bool {
+			s.do("GET", "/api/threads/busy/processes?all=true", nil).into(t, &list)
+			return len(list.Items) == 0
+		})
+		s.do("POST", "/api/threads/busy/sandbox/hibernate", map[string]any{})
+		if a := s.do("GET", "/api/threads/busy/sandbox/metrics", nil); a.status != 409 {
+			t.Errorf("of a hibernated sandbox: %d %s", a.status, a.body)
+		}
+		if a := s.do("GET", "/api/threads/none/sandbox/metrics", nil); a.status != 404 {
+			t.Errorf("of no sandbox: %d %s", a.status, a.body)
+		}
+	})
+}
