@@ -4,6 +4,7 @@ import { approvalsPage } from "./approvals/route";
 import { auditPage } from "./audit/route";
 import { overviewPage } from "./overview/route";
 import { pluginsPage } from "./plugins/route";
+import { policyPage } from "./policy/route";
 import { skillsPage } from "./skills/route";
 import { threadsPage } from "./threads/route";
 import { threadPage } from "./thread/route";
@@ -12,7 +13,7 @@ import { toolsPage } from "./tools/route";
 /** An entry of the navigation. `roles` may read what the page shows. */
 export interface Nav {
   label: string;
-  to: "/overview" | "/threads" | "/approvals" | "/tools" | "/skills" | "/plugins" | "/audit";
+  to: "/overview" | "/threads" | "/approvals" | "/tools" | "/skills" | "/plugins" | "/policy" | "/audit";
   roles: readonly Role[];
 }
 
@@ -22,7 +23,7 @@ export interface Page {
 }
 
 // A page is a folder with a route.ts, and a line here.
-export const pages = [overviewPage, threadsPage, threadPage, approvalsPage, toolsPage, skillsPage, pluginsPage, auditPage] as const satisfies readonly Page[];
+export const pages = [overviewPage, threadsPage, threadPage, approvalsPage, toolsPage, skillsPage, pluginsPage, policyPage, auditPage] as const satisfies readonly Page[];
 
 /** What of the navigation a role sees. The server refuses the rest anyway. */
 export function navOf(role: Role | undefined): Nav[] {
