@@ -1,6 +1,7 @@
 package series
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,11 +13,11 @@ import (
 // counted is a server that ends one exec a second, and has as many sandboxes as it is told.
 type counted struct {
 	from    time.Time
-	running int
+	running atomic.Int64
 }
 
 func (c *counted) Levels() (metrics.Levels, bool) {
-	return metrics.Levels{Sandboxes: map[sandbox.State]int{sandbox.Running: c.running}, Pools: []metrics.Pool{{Waiting: 2}, {Waiting: 3}}}, true
+	return metrics.Levels{Sandboxes: map[sandbox.State]int{sandbox.Running: int(c.running.Load())}, Pools: []metrics.Pool{{Waiting: 2}, {Waiting: 3}}}, true
 }
 
 func (c *counted) Counts() metrics.Counts {
@@ -28,7 +29,8 @@ func (c *counted) Counts() metrics.Counts {
 func TestADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &counted{from: time.Now(), running: 1}
+		c := &counted{from: time.Now()}
+		c.running.Store(1)
 		began := time.Now()
 		r := New(c)
 		go r.Run(t.Context())
@@ -44,9 +46,9 @@ func TestADay(t *testing.T) {
 			t.Errorf("after 25 s, coarse: %+v", coarse)
 		}
 		time.Sleep(48*time.Hour - 35*time.Second)
-		c.running = 9
+		c.running.Store(9)
 		time.Sleep(10 * time.Second)
-		c.running = 4
+		c.running.Store(4)
 		time.Sleep(5 * time.Minute)
 		fine, _ = r.Points(Fine)
 		coarse, _ := r.Points(Coarse)

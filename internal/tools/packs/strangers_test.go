@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -45,6 +46,9 @@ func TestStrangers(t *testing.T) {
 		}
 		return n
 	}
+	// The log takes a burst, and some more the longer the strangers try: a busy machine takes long.
+	began := time.Now()
+	more := func(every time.Duration) int { return int(time.Since(began) / every) }
 	r := newRig(t, nil)
 	open := r.opener()
 	for range 50 {
@@ -52,13 +56,13 @@ func TestStrangers(t *testing.T) {
 			t.Fatal("a name that cannot be is taken")
 		}
 	}
-	if n := refused(r); n < 1 || n > 15 {
+	if n := refused(r); n < 1 || n > 11+more(5*time.Second) {
 		t.Errorf("%d records of one address", n)
 	}
 	for i := range 300 {
 		_ = open(fmt.Sprintf("198.51.%d.%d", i/250, i%250), "No Name").end()
 	}
-	if n := refused(r); n < 100 || n > 250 {
+	if n := refused(r); n < 190 || n > 201+more(300*time.Millisecond) {
 		t.Errorf("%d records of many addresses", n)
 	}
 
