@@ -348,7 +348,7 @@ describe("what a sandbox writes runs nothing", () => {
     await put(hostile, `/mnt/user-data/outputs/${parts.name}`, parts.text);
     await inside(async (page) => {
       await page.getByRole("link", { name: hostile }).click();
-      await page.locator(".row-link").first().click();
+      await page.getByRole("table", { name: "Execs" }).locator(".row-link").first().click();
       await page.locator(".output", { hasText: "ran('output')" }).waitFor();
       await page.getByRole("link", { name: "Files" }).click();
       await page.goto(`${server}/ui/threads/${hostile}/files?path=${encodeURIComponent(`/mnt/user-data/outputs/${parts.name}`)}`);
