@@ -241,7 +241,6 @@ fi
   [ "$wanted" != quick ] || drivers
   rest python "./cmd/... ./sdk/packs/conformance" "$product sdk/python docs" sdk/python/test.sh
   rest clients "./cmd/... ./sdk/..." "$product sdk docs" scripts/clients.sh
-  rest console "./cmd/..." "$product console sdk/typescript/src" console/test/test.sh
   rest templates "./internal/e2e ./cmd/..." "$product" go test -race -count=1 -timeout 30m -run "$templates" ./internal/e2e
   rest release "./cmd/..." "$product deploy sdk test/release docs/skerry.example.yaml .goreleaser.yaml" test/release/check.sh
   rest attack "./internal/attack/... ./cmd/..." "$product" go test -race -count=1 -p 1 -timeout 30m $(of "$attack")
@@ -251,6 +250,7 @@ beside=$!
 sized system "./internal/e2e/... ./cmd/..." "$product" -count=1 -p 1 -parallel 4 -timeout 40m -skip "$templates" $(of "$system")
 show system
 rest foreign "./internal/e2e ./cmd/..." "$product" env SKERRY_TEST_FOREIGN=1 go test -race -count=1 -timeout 30m -run '^TestForeign$' ./internal/e2e
+rest console "./cmd/..." "$product console sdk/typescript/src" console/test/test.sh
 wait $beside
 [ "$wanted" != quick ] || show drivers
 show_rest python
