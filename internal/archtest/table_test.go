@@ -35,7 +35,7 @@ var table = []row{
 	{"internal/api/e2b/envd/process", "", "generated"},
 	{"internal/api/e2b/envd/process/processconnect", "api/e2b/envd/process", "generated"},
 	{"internal/api/mcp", "sandbox service audit prompt observe/tracing workspace/paths platform/every", "it translates the protocol to use cases; who checks requests comes in as an interface"},
-	{"internal/api/rest", "policy/replay api/rest/overview sandbox service api/held api/mcp api/auth audit audit/summary prompt secrets workspace/paths observe/tracing policy tools/packs api/rest/...", "HTTP translates to use cases, and reaches administration through interfaces that it declares"},
+	{"internal/api/rest", "api/rest/overview sandbox service api/held api/mcp api/auth audit audit/summary prompt secrets workspace/paths observe/tracing policy tools/packs api/rest/...", "HTTP translates to use cases, and reaches administration through interfaces that it declares"},
 	{"internal/api/rest/access", "sandbox api/auth api/rest/exchange api/rest/problem api/rest/route observe/tracing", "who may make a request; keys are behind an interface that it declares"},
 	{"internal/api/rest/audits", "sandbox audit audit/export api/rest/access api/rest/eventstream api/rest/exchange api/rest/route", "routes of the audit log, which is behind an interface that it declares"},
 	{"internal/api/rest/eventstream", "sandbox api/rest/exchange api/rest/problem", "it writes events, whatever they say"},
@@ -245,7 +245,7 @@ var table = []row{
 
 	{"internal/app/buckets", "app/environment config platform/s3 sandbox skills/archive", "a configuration becomes options of a client"},
 	{"internal/app/environment", "", "it reads variables, whatever they are for"},
-	{"internal/app/cli", "policy/replay api/auth app config platform/buildinfo platform/editdistance plugins policy sandbox secrets template template/sbom tools/argform app/cli/... /sdk/go /sandbox-templates audit/verify app/environment", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
+	{"internal/app/cli", "api/auth app config platform/buildinfo platform/editdistance plugins policy sandbox secrets template template/sbom tools/argform app/cli/... /sdk/go /sandbox-templates audit/verify app/environment", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
 	{"internal/app/cli/audit", "app/cli/client app/cli/exit app/cli/output audit audit/record audit/signing audit/verify config tools/argform /sdk/go app/environment", "commands on the audit log ask a server, or read the files of a log"},
 	{"internal/app/cli/client", "app/cli/exit app/cli/output platform/buildinfo sandbox /sdk/go", "it calls a server by the Go SDK, and knows no command"},
 	{"internal/app/cli/examination", "api/rest app app/cli/exit app/cli/output audit audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes instance observe/doctor ownership/replica platform/buildinfo platform/redact platform/s3 policy sandbox secrets sidecar/pki skills skills/runnable store template tools/argform tools/egress tools/hub tools/hub/transport workspace/quota workspace/snapshot app/buckets", "it opens the parts of a server by internal/app, and looks at each"},

@@ -9,7 +9,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/audits"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/overview"
 	"github.com/skerry-sandbox/skerry/internal/policy"
-	"github.com/skerry-sandbox/skerry/internal/policy/replay"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
 )
@@ -75,7 +74,7 @@ type rules interface {
 	// text means the rules in force.
 	TryPolicy(ctx context.Context, c sandbox.Caller, tenant, text string, call *policy.Sample, record string) (policy.Trial, error)
 	// Past tries rules on the calls of the caller's tenant that the audit log has.
-	Past(ctx context.Context, c sandbox.Caller, tenant, text string, q replay.Query) (replay.Report, error)
+	Past(ctx context.Context, c sandbox.Caller, tenant, text string, q policy.PastQuery) (policy.PastReport, error)
 }
 
 // secretStore keeps secrets. Nothing that it returns has a value.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/policy"
-	"github.com/skerry-sandbox/skerry/internal/policy/replay"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -115,9 +114,9 @@ func (s *scoped) PutPolicy(_ context.Context, _ sandbox.Caller, tenant, _, _ str
 	return policy.Status{Source: "file"}, nil
 }
 
-func (s *scoped) Past(_ context.Context, _ sandbox.Caller, tenant, _ string, _ replay.Query) (replay.Report, error) {
+func (s *scoped) Past(_ context.Context, _ sandbox.Caller, tenant, _ string, _ policy.PastQuery) (policy.PastReport, error) {
 	s.see("replay", tenant)
-	return replay.Report{}, nil
+	return policy.PastReport{}, nil
 }
 
 func (s *scoped) TryPolicy(_ context.Context, _ sandbox.Caller, tenant, _ string, _ *policy.Sample, _ string) (policy.Trial, error) {

@@ -8,7 +8,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/policy"
-	"github.com/skerry-sandbox/skerry/internal/policy/replay"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -140,7 +139,7 @@ func (s policyRoutes) replayPolicy(ctx context.Context, in *struct {
 		User  string    `json:"user,omitempty" maxLength:"128" doc:"Only calls of this user"`
 	}
 },
-) (*route.Body[replay.Report], error) {
+) (*route.Body[policy.PastReport], error) {
 	if s.policy == nil {
 		return nil, errNoPolicy
 	}
@@ -149,7 +148,7 @@ func (s policyRoutes) replayPolicy(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	report, err := s.policy.Past(ctx, c, tenant, in.Body.Text, replay.Query{Since: in.Body.Since, Until: in.Body.Until, User: in.Body.User})
+	report, err := s.policy.Past(ctx, c, tenant, in.Body.Text, policy.PastQuery{Since: in.Body.Since, Until: in.Body.Until, User: in.Body.User})
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/exit"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
-	"github.com/skerry-sandbox/skerry/internal/policy/replay"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
 
@@ -40,7 +40,7 @@ func newPolicyReplay(api *client.Client) *cobra.Command {
 				}
 				body[name] = at.UTC().Format(time.RFC3339Nano)
 			}
-			var r replay.Report
+			var r policy.PastReport
 			if err := api.Call(cmd.Context(), http.MethodPost, policyPath("/api/policy/replay", tenant), body, &r); err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ func newPolicyReplay(api *client.Client) *cobra.Command {
 	return cmd
 }
 
-func showReplay(cmd *cobra.Command, r *replay.Report) error {
+func showReplay(cmd *cobra.Command, r *policy.PastReport) error {
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "%s since %s, %d decided otherwise\n", output.Count(r.Calls, "call"), output.Time(r.Since), r.Changed)
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)

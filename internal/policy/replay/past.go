@@ -20,70 +20,18 @@ const (
 	pageOf = 1000
 )
 
-// Query says which calls rules are tried on.
-type Query struct {
-	Since, Until time.Time // zero: a week before Until, and now
-	User         string    // only this one's
-}
-
-// Report is what rules would have said of the calls of a time.
-type Report struct {
-	Since time.Time `json:"since"`
-	Until time.Time `json:"until"`
-	Calls int       `json:"calls" doc:"That were tried"`
-	// Changed are those on which the rules that are tried say something else than those in force.
-	Changed int           `json:"changed" doc:"Calls on which the rules that are tried say something else than those in force"`
-	Now     Effects       `json:"now" doc:"What the rules in force say"`
-	Then    Effects       `json:"then" doc:"What the rules that are tried say"`
-	Items   []ChangedCall `json:"items" doc:"Calls with another effect, the newest first; 200 at most"`
-	Partial bool          `json:"partial,omitempty" doc:"It stopped at a bound of 50,000 records or ten seconds: since says how far it came"`
-	Unread  int           `json:"unread,omitempty" doc:"Calls whose arguments were not kept whole, on which nothing was tried"`
-	Notes   []string      `json:"notes" doc:"What may have been otherwise when the calls were made"`
-}
-
-// Effects counts calls by what rules say of them.
-type Effects struct {
-	Allow    int `json:"allow"`
-	Approval int `json:"require_approval"`
-	Deny     int `json:"deny"`
-}
-
-func (e *Effects) add(effect policy.Effect) {
-	switch effect {
-	case policy.Allow:
-		e.Allow++
-	case policy.RequireApproval:
-		e.Approval++
-	default:
-		e.Deny++
-	}
-}
-
-// ChangedCall is a call of which other rules say something else.
-type ChangedCall struct {
-	Record  string          `json:"record" doc:"Id of its audit record"`
-	Time    time.Time       `json:"ts"`
-	User    string          `json:"user"`
-	Thread  string          `json:"thread_id"`
-	Action  string          `json:"action"`
-	Subject string          `json:"subject"`
-	Now     policy.Effect   `json:"now"`
-	Then    policy.Effect   `json:"then"`
-	Rules   []policy.Reason `json:"rules,omitempty" doc:"Those that decide then; none: the default"`
-}
-
 // decided are the actions that rules decide on.
 var decided = []string{audit.ActionToolCall, audit.ActionUpstream, audit.ActionExec, audit.ActionCode, audit.ActionSkillRun}
 
 // Past tries rules on the calls of the caller's tenant in a time.
-func (a *Replay) Past(ctx context.Context, c sandbox.Caller, tenant, text string, q Query) (Report, error) {
+func (a *Replay) Past(ctx context.Context, c sandbox.Caller, tenant, text string, q policy.PastQuery) (policy.PastReport, error) {
 	then, err := a.Engine.With(tenant, text)
 	if err != nil {
-		return Report{}, err
+		return policy.PastReport{}, err
 	}
 	now, err := a.Engine.With("", "")
 	if err != nil {
-		return Report{}, err
+		return policy.PastReport{}, err
 	}
 	if q.Until.IsZero() {
 		q.Until = time.Now()
@@ -92,9 +40,9 @@ func (a *Replay) Past(ctx context.Context, c sandbox.Caller, tenant, text string
 		q.Since = q.Until.AddDate(0, 0, -7)
 	}
 	if q.Until.Before(q.Since) {
-		return Report{}, sandbox.InvalidField("since", "has to be before until")
+		return policy.PastReport{}, sandbox.InvalidField("since", "has to be before until")
 	}
-	r := Report{Since: q.Since.UTC(), Until: q.Until.UTC(), Items: []ChangedCall{}, Notes: []string{
+	r := policy.PastReport{Since: q.Since.UTC(), Until: q.Until.UTC(), Items: []policy.ChangedCall{}, Notes: []string{
 		"the capabilities that callers had are not known", "arguments are tried as the log keeps them, which is redacted", "annotations of tools are those of now",
 	}}
 	deadline := time.Now().Add(mostTime)
@@ -103,7 +51,7 @@ func (a *Replay) Past(ctx context.Context, c sandbox.Caller, tenant, text string
 	for read := 0; ; {
 		records, next, err := a.Log.List(ctx, f)
 		if err != nil {
-			return Report{}, err
+			return policy.PastReport{}, err
 		}
 		for i := range records {
 			a.try(ctx, &records[i], now, then, tools, &r)
@@ -123,7 +71,7 @@ func (a *Replay) Past(ctx context.Context, c sandbox.Caller, tenant, text string
 }
 
 // try tries the rules on one record, if it is of a call.
-func (a *Replay) try(ctx context.Context, rec *audit.Record, now, then *policy.Set, tools *cached, r *Report) {
+func (a *Replay) try(ctx context.Context, rec *audit.Record, now, then *policy.Set, tools *cached, r *policy.PastReport) {
 	if rec.Phase != audit.PhaseAttempt || !slices.Contains(decided, rec.Action) {
 		return
 	}
@@ -136,13 +84,13 @@ func (a *Replay) try(ctx context.Context, rec *audit.Record, now, then *policy.S
 	request := sample.Request()
 	before, after := now.Decide(ctx, request), then.Decide(ctx, request)
 	r.Calls++
-	r.Now.add(before.Effect())
-	r.Then.add(after.Effect())
+	r.Now.Add(before.Effect())
+	r.Then.Add(after.Effect())
 	if before.Effect() == after.Effect() {
 		return
 	}
 	if r.Changed++; len(r.Items) < mostItems {
-		r.Items = append(r.Items, ChangedCall{
+		r.Items = append(r.Items, policy.ChangedCall{
 			Record: rec.ID, Time: rec.Time, User: rec.User, Thread: rec.Thread, Action: rec.Action, Subject: rec.Subject,
 			Now: before.Effect(), Then: after.Effect(), Rules: after.Why.Rules,
 		})

@@ -105,7 +105,7 @@ func TestPast(t *testing.T) {
 	r, c := newReplay(t, l)
 	me := sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "root"}, Role: sandbox.RoleAdmin}
 	for _, tenant := range []string{"", "acme"} {
-		got, err := r.Past(t.Context(), me, tenant, denyDelete, Query{Until: at})
+		got, err := r.Past(t.Context(), me, tenant, denyDelete, policy.PastQuery{Until: at})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,17 +119,17 @@ func TestPast(t *testing.T) {
 	if c.asked > 8 {
 		t.Errorf("the catalog was asked %d times for two tools of two users, twice", c.asked)
 	}
-	got, err := r.Past(t.Context(), me, "", denyDelete, Query{Since: at.Add(-10 * time.Minute), Until: at, User: "bob"})
+	got, err := r.Past(t.Context(), me, "", denyDelete, policy.PastQuery{Since: at.Add(-10 * time.Minute), Until: at, User: "bob"})
 	if err != nil || got.Calls != 5 || got.Changed != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := r.Past(t.Context(), me, "", "", Query{Until: at}); err != nil || got.Changed != 0 || got.Calls != 300 {
+	if got, err := r.Past(t.Context(), me, "", "", policy.PastQuery{Until: at}); err != nil || got.Changed != 0 || got.Calls != 300 {
 		t.Errorf("by the rules in force: %+v, %v", got, err)
 	}
 	for _, q := range []struct {
 		text string
-		q    Query
-	}{{"x", Query{}}, {denyDelete, Query{Since: at, Until: at.Add(-time.Second)}}} {
+		q    policy.PastQuery
+	}{{"x", policy.PastQuery{}}, {denyDelete, policy.PastQuery{Since: at, Until: at.Add(-time.Second)}}} {
 		if _, err := r.Past(t.Context(), me, "", q.text, q.q); !errors.Is(err, sandbox.Invalid) {
 			t.Errorf("%+v: %v", q, err)
 		}
@@ -145,7 +145,7 @@ func TestPastIsBounded(t *testing.T) {
 		l.all[i].Time = at.Add(-time.Duration(i) * time.Second)
 	}
 	r, _ := newReplay(t, l)
-	got, err := r.Past(t.Context(), sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "root"}}, "", denyDelete, Query{Until: at})
+	got, err := r.Past(t.Context(), sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "root"}}, "", denyDelete, policy.PastQuery{Until: at})
 	if err != nil || !got.Partial || got.Calls > mostRecords || l.asked > mostRecords/pageOf || !got.Since.After(at.Add(-mostRecords*time.Second)) {
 		t.Errorf("%d calls since %v, partial %v, asked %d times, %v", got.Calls, got.Since, got.Partial, l.asked, err)
 	}

@@ -1628,6 +1628,43 @@ class PageTransferred(Model):
     """
 
 
+class PastReport(Model):
+    calls: int
+    """
+    That were tried
+    """
+    changed: int
+    """
+    Calls on which the rules that are tried say something else than those in force
+    """
+    items: list[ChangedCall]
+    """
+    Calls with another effect, the newest first; 200 at most
+    """
+    notes: list[str]
+    """
+    What may have been otherwise when the calls were made
+    """
+    now: Effects
+    """
+    What the rules in force say
+    """
+    partial: bool | None = None
+    """
+    It stopped at a bound of 50,000 records or ten seconds: since says how far it came
+    """
+    since: AwareDatetime
+    then: Effects
+    """
+    What the rules that are tried say
+    """
+    unread: int | None = None
+    """
+    Calls whose arguments were not kept whole, on which nothing was tried
+    """
+    until: AwareDatetime
+
+
 class Plugin(Model):
     author: str | None = None
     commands: list[PluginCommand]
@@ -1669,43 +1706,6 @@ class Prompt(Model):
     """
     A digest of the rest: it changes when what is answered does, and is the same on each server. The ETag has it, too
     """
-
-
-class Report(Model):
-    calls: int
-    """
-    That were tried
-    """
-    changed: int
-    """
-    Calls on which the rules that are tried say something else than those in force
-    """
-    items: list[ChangedCall]
-    """
-    Calls with another effect, the newest first; 200 at most
-    """
-    notes: list[str]
-    """
-    What may have been otherwise when the calls were made
-    """
-    now: Effects
-    """
-    What the rules in force say
-    """
-    partial: bool | None = None
-    """
-    It stopped at a bound of 50,000 records or ten seconds: since says how far it came
-    """
-    since: AwareDatetime
-    then: Effects
-    """
-    What the rules that are tried say
-    """
-    unread: int | None = None
-    """
-    Calls whose arguments were not kept whole, on which nothing was tried
-    """
-    until: AwareDatetime
 
 
 class Sandbox(Model):
