@@ -184,7 +184,7 @@ export class Runs {
 
   /** The processes that commands with `leave_processes` left; with `all` also those of commands that run, 512 at most. */
   async processes(o: CallOptions & { all?: boolean } = {}): Promise<Process[]> {
-    const query = o.all ? { all: "true" } : undefined;
+    const query = o.all ? { all: "true" } : {};
     return (await this.t.call<{ items: Process[] }>({ method: "GET", path: path("threads", this.id, "processes"), query }, o)).items;
   }
 
