@@ -69,11 +69,18 @@ func (s policyRoutes) add(api *route.API) {
 
 var errNoPolicy = sandbox.Errorf(sandbox.NotSupported, "this server has no rules")
 
-func (s policyRoutes) getPolicy(ctx context.Context, in *PolicyScope) (*route.Body[policyRules], error) {
+// scoped says who asks, and whose rules are meant.
+func (s policyRoutes) scoped(ctx context.Context, p PolicyScope) (c sandbox.Caller, scope, tenant string, err error) {
 	if s.policy == nil {
-		return nil, errNoPolicy
+		return c, "", "", errNoPolicy
 	}
-	scope, tenant, err := in.tenant(exchange.CallerOf(ctx))
+	c = exchange.CallerOf(ctx)
+	scope, tenant, err = p.tenant(c)
+	return c, scope, tenant, err
+}
+
+func (s policyRoutes) getPolicy(ctx context.Context, in *PolicyScope) (*route.Body[policyRules], error) {
+	_, scope, tenant, err := s.scoped(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
@@ -88,11 +95,7 @@ func (s policyRoutes) putPolicy(ctx context.Context, in *struct {
 	}
 },
 ) (*route.Body[policyRules], error) {
-	if s.policy == nil {
-		return nil, errNoPolicy
-	}
-	c := exchange.CallerOf(ctx)
-	scope, tenant, err := in.tenant(c)
+	c, scope, tenant, err := s.scoped(ctx, in.PolicyScope)
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +115,7 @@ func (s policyRoutes) testPolicy(ctx context.Context, in *struct {
 	}
 },
 ) (*route.Body[policy.Trial], error) {
-	if s.policy == nil {
-		return nil, errNoPolicy
-	}
-	c := exchange.CallerOf(ctx)
-	_, tenant, err := in.tenant(c)
+	c, _, tenant, err := s.scoped(ctx, in.PolicyScope)
 	if err != nil {
 		return nil, err
 	}
@@ -140,11 +139,7 @@ func (s policyRoutes) replayPolicy(ctx context.Context, in *struct {
 	}
 },
 ) (*route.Body[policy.PastReport], error) {
-	if s.policy == nil {
-		return nil, errNoPolicy
-	}
-	c := exchange.CallerOf(ctx)
-	_, tenant, err := in.tenant(c)
+	c, _, tenant, err := s.scoped(ctx, in.PolicyScope)
 	if err != nil {
 		return nil, err
 	}

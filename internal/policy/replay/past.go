@@ -54,7 +54,7 @@ func (a *Replay) Past(ctx context.Context, c sandbox.Caller, tenant, text string
 			return policy.PastReport{}, err
 		}
 		for i := range records {
-			a.try(ctx, &records[i], now, then, tools, &r)
+			try(ctx, &records[i], now, then, tools, &r)
 		}
 		if read += len(records); next == "" {
 			return r, nil
@@ -71,11 +71,11 @@ func (a *Replay) Past(ctx context.Context, c sandbox.Caller, tenant, text string
 }
 
 // try tries the rules on one record, if it is of a call.
-func (a *Replay) try(ctx context.Context, rec *audit.Record, now, then *policy.Set, tools *cached, r *policy.PastReport) {
+func try(ctx context.Context, rec *audit.Record, now, then *policy.Set, tools *cached, r *policy.PastReport) {
 	if rec.Phase != audit.PhaseAttempt || !slices.Contains(decided, rec.Action) {
 		return
 	}
-	sample, _, err := (&Replay{Catalog: tools}).sampleOf(ctx, *rec)
+	sample, _, err := sampleOf(ctx, tools, *rec)
 	if err != nil {
 		r.Unread++
 		return

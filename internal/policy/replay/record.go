@@ -42,7 +42,7 @@ func (a *Replay) TryPolicy(ctx context.Context, c sandbox.Caller, tenant, text s
 		if err != nil {
 			return policy.Trial{}, err
 		}
-		if sample, notes, err = a.sampleOf(ctx, rec); err != nil {
+		if sample, notes, err = sampleOf(ctx, a.Catalog, rec); err != nil {
 			return policy.Trial{}, err
 		}
 	}
@@ -82,7 +82,7 @@ func (a *Replay) record(ctx context.Context, tenant, id string) (audit.Record, e
 }
 
 // sampleOf returns the call that a record is of, and what of it is not known any more.
-func (a *Replay) sampleOf(ctx context.Context, r audit.Record) (s policy.Sample, notes []string, err error) {
+func sampleOf(ctx context.Context, tools Catalog, r audit.Record) (s policy.Sample, notes []string, err error) {
 	if r.Phase != audit.PhaseAttempt {
 		return s, nil, sandbox.Errorf(sandbox.Invalid, "record: %s is a result; give the attempt, which is its parent (%s)", r.ID, r.Parent)
 	}
@@ -98,7 +98,7 @@ func (a *Replay) sampleOf(ctx context.Context, r audit.Record) (s policy.Sample,
 	case audit.ActionToolCall:
 		s.Exec = r.Exec
 		t := sandbox.Thread{Owner: sandbox.Owner{Tenant: r.Tenant, User: r.User}, ID: r.Thread}
-		tool, err := a.Catalog.Resolve(ctx, t, sandbox.ToolRef{Printed: r.Subject})
+		tool, err := tools.Resolve(ctx, t, sandbox.ToolRef{Printed: r.Subject})
 		if err != nil {
 			notes = append(notes, "the tool is not there now: its server and its own name are taken from the printed name, its annotations are not known")
 			s.Server, s.Tool, _ = strings.Cut(r.Subject, "__")
