@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${SKERRY_CACHE:-/var/cache/skerry}
-export GOFLAGS=${GOFLAGS:--buildvcs=false -trimpath} # as scripts/test.sh
+export GOFLAGS=${GOFLAGS:--buildvcs=false -trimpath} CGO_ENABLED=0 # as scripts/test.sh
 step() { printf -- '-- %s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 

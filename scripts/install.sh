@@ -154,7 +154,7 @@ build_helm() {
 golangci=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 build_linters() {
-  GOBIN=$cache/bin go install "$golangci"
+  CGO_ENABLED=0 GOBIN=$cache/bin go install "$golangci"
   printf '%s\n' "$golangci" >"$cache/bin/golangci-lint.stamp"
 }
 

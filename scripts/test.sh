@@ -51,6 +51,8 @@ export GOFLAGS=${GOFLAGS:--buildvcs=false -trimpath}
 # Without the tables for debuggers a test links in two thirds of the time, and scripts/check.sh vets.
 how=(-race)
 [ "$wanted" != quick ] || how=(-vet=off -ldflags=-w)
+# The race detector needs C. Without it, tests are compiled as the programs are, so a fresh machine compiles once.
+[ "$wanted" != quick ] || export CGO_ENABLED=0
 logs=$(mktemp -d)
 beat=
 trap '[ -z "$beat" ] || kill "$beat" 2>/dev/null; rm -rf "$logs"' EXIT
@@ -173,12 +175,18 @@ failures() {
     # What libraries say of their own accord hides what failed.
     grep -vE '^redis: |testcontainers|^[0-9/]+ [0-9:]+ [^ ]+ (Creating|Starting|Stopping|Terminating|Container|Waiting|Shell)' "${log%.code}" |
       grep -E -A 4 '^ *--- FAIL|^panic: |^FAIL	' | cut -c 1-400 | head -40
+    # Node's runner repeats them at its end.
+    sed -n '/^✖ failing tests:/,$p' "${log%.code}" | cut -c 1-400 | head -40
   done
 }
 
 prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
 # What the other tiers need, they install.
-prepare_parts() { scripts/install.sh images postgres mcp mcp-many s3 helm e2b && images/build.sh base; }
+# Helm compiles for two minutes, for six tests of the chart: "quick" runs them where it is.
+prepare_parts() {
+  scripts/install.sh images postgres mcp mcp-many s3 e2b && images/build.sh base || return
+  [ "$wanted" = quick ] || scripts/install.sh helm
+}
 
 scripts/install.sh run test || exit 1
 prepare_parts &
