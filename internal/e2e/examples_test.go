@@ -24,8 +24,9 @@ type apiExample struct {
 	Answer    json.RawMessage `json:"answer,omitempty"`
 }
 
-// late are the operations that show what the server writes in the background: signatures and counts, each within seconds.
-var late = map[string]bool{"verifyAudit": true, "getUsage": true}
+// late are the operations that show what the server writes in the background, within seconds, with what it is to show:
+// a signature, and the count of a sandbox.
+var late = map[string]string{"verifyAudit": `"signed_at"`, "getUsage": `"sandbox_starts":1`}
 
 // TestExamples sends the examples of the API's reference to a server, in order. Each answer must be as shown, but for
 // ids, hashes, times and numbers. Later requests name the id of an earlier answer.
@@ -56,10 +57,10 @@ func TestExamples(t *testing.T) {
 			body = json.RawMessage(rename(string(e.Body)))
 		}
 		a := s.do(methods[e.Operation], rename(e.Path), body)
-		if late[e.Operation] && !*update {
-			eventually(t, e.Operation+" does not show what the reference has", func() bool {
+		if shows := late[e.Operation]; shows != "" {
+			eventually(t, e.Operation+" does not show "+shows, func() bool {
 				a = s.do(methods[e.Operation], rename(e.Path), body)
-				return likeness(e.Answer) == likeness(a.body)
+				return bytes.Contains(a.body, []byte(shows))
 			})
 		}
 		got := a.body
