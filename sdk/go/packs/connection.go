@@ -272,6 +272,8 @@ func (c *connection) begin(ctx context.Context, r *packsv1.ExecuteToolRequest) {
 		c.fail(id, refused, "calls of tools that do not end take all places")
 		return
 	}
+	// The place is free before the server has the result: its next call may come at once.
+	free := sync.OnceFunc(func() { c.running.Add(-1) })
 	go func() {
 		defer c.wg.Done()
 		defer func() {
@@ -279,9 +281,9 @@ func (c *connection) begin(ctx context.Context, r *packsv1.ExecuteToolRequest) {
 			c.mu.Lock()
 			delete(c.calls, id)
 			c.mu.Unlock()
-			c.running.Add(-1)
+			free()
 		}()
-		c.execute(ctx, r)
+		c.execute(ctx, r, free)
 	}()
 }
 
@@ -291,11 +293,12 @@ func (c *connection) fail(id uint64, code packsv1.ToolError_Code, text string) {
 	}}}) // a lost stream is seen by who reads it
 }
 
-// execute runs a tool, and sends what it returns.
-func (c *connection) execute(ctx context.Context, r *packsv1.ExecuteToolRequest) {
+// execute runs a tool, and sends what it returns. It calls free before the last message.
+func (c *connection) execute(ctx context.Context, r *packsv1.ExecuteToolRequest, free func()) {
 	id := r.GetRequestId()
 	t, err := c.pack.find(r.GetToolName())
 	if err != nil {
+		free()
 		c.fail(id, packsv1.ToolError_CODE_UNKNOWN_TOOL, err.Error())
 		return
 	}
@@ -328,11 +331,11 @@ func (c *connection) execute(ctx context.Context, r *packsv1.ExecuteToolRequest)
 		failed.IsError = true
 		raw, _ = json.Marshal(failed) // a text
 	}
-	c.reply(ctx, id, raw)
+	c.reply(ctx, id, raw, free)
 }
 
 // reply sends a result in parts, as far as the windows let it.
-func (c *connection) reply(ctx context.Context, id uint64, raw []byte) {
+func (c *connection) reply(ctx context.Context, id uint64, raw []byte, free func()) {
 	part := int64(c.limits.GetMaxPartBytes())
 	if part <= 0 { // the windows alone bound it
 		part = math.MaxInt64
@@ -343,6 +346,9 @@ func (c *connection) reply(ctx context.Context, id uint64, raw []byte) {
 			return // the server does not wait for it any more
 		}
 		last := n == int64(len(raw))
+		if last {
+			free()
+		}
 		msg := &packsv1.ToolResult{RequestId: id, Part: raw[:n], Last: last}
 		if c.send(&packsv1.PackMessage{Message: &packsv1.PackMessage_Result{Result: msg}}) != nil || last {
 			return

@@ -140,7 +140,11 @@ func TestStuckTool(t *testing.T) {
 			t.Errorf("%v", r)
 		}
 		x.execute(2, "stuck")
-		<-entered
+		select {
+		case <-entered:
+		case <-time.After(time.Minute):
+			t.Fatal("the stuck tool has not been called within a minute")
+		}
 		close(x.end)
 	}
 	x := h.next()
@@ -159,6 +163,39 @@ func TestStuckTool(t *testing.T) {
 		}
 		free = r.GetError() == nil
 	}
+	cancel()
+	x.closed()
+	must(t, <-served)
+}
+
+// TestPlaceOfACall: a call may follow on the result of another one at once, also where only one place is left.
+func TestPlaceOfACall(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	p := packs.New("crm", "1")
+	p.MaxParallel = 1
+	entered, release := make(chan struct{}), make(chan struct{})
+	must(t, packs.Tool(p, "stuck", "", func(context.Context, struct{}) (string, error) {
+		close(entered)
+		<-release
+		return "", nil
+	}))
+	must(t, packs.Tool(p, "echo", "", func(context.Context, struct{}) (string, error) { return "here", nil }))
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- p.Serve(ctx, packs.Server{URL: h.url, Log: slog.New(slog.DiscardHandler)})
+	}()
+	x := h.next()
+	x.execute(1, "stuck")
+	<-entered
+	for id := range uint64(2000) {
+		x.execute(id+2, "echo")
+		if r := x.result(); r.GetError() != nil {
+			t.Fatalf("call %d: %v", id, r)
+		}
+	}
+	close(release)
 	cancel()
 	x.closed()
 	must(t, <-served)

@@ -314,6 +314,9 @@ impl Connection {
             }
             let (part, after) = rest.split_at(n);
             rest = after;
+            if rest.is_empty() {
+                self.state().calls.remove(&id); // the server's next call may come at once
+            }
             let message =
                 v1::ToolResult { request_id: id, part: part.to_vec(), last: rest.is_empty(), error: None };
             place.send(packed(Message::Result(message)));

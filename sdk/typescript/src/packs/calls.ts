@@ -15,6 +15,8 @@ interface Running {
   window: number;
   /** The server takes no answer any more. */
   cancelled: boolean;
+  /** It takes no place any more. */
+  free: boolean;
 }
 
 /** The calls that run in this program, of all streams of one `serve`. */
@@ -59,7 +61,7 @@ export class Calls {
   }
 
   async #run(r: ExecuteToolRequest): Promise<void> {
-    const call: Running = { abort: new AbortController(), window: Number(this.#limits.callWindow), cancelled: false };
+    const call: Running = { abort: new AbortController(), window: Number(this.#limits.callWindow), cancelled: false, free: false };
     const ms = Number(r.timeoutMs);
     const late = ms > 0 ? setTimeout(() => call.abort.abort(new DOMException("the call's deadline has passed", "TimeoutError")), Math.min(ms, longestTimer)) : undefined;
     this.#running.set(r.requestId, call);
@@ -67,10 +69,17 @@ export class Calls {
     try {
       await this.#execute(r, call);
     } finally {
-      this.#places.taken--;
+      this.#free(call);
       this.#running.delete(r.requestId);
       clearTimeout(late);
     }
+  }
+
+  /** Frees the place of a call, once: before the last message, because the server's next call may come at once. */
+  #free(call: Running): void {
+    if (call.free) return;
+    call.free = true;
+    this.#places.taken--;
   }
 
   async #execute(r: ExecuteToolRequest, call: Running): Promise<void> {
@@ -111,6 +120,7 @@ export class Calls {
       if (n === 0) return; // the server does not wait for it any more
       const part = bytes.subarray(at, at + n);
       at += n;
+      if (at === bytes.length) this.#free(call);
       if (!(await this.#outbox.put({ case: "result", value: { requestId, part, last: at === bytes.length } }))) return;
     }
   }

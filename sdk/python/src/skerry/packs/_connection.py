@@ -261,6 +261,8 @@ class Connection:
         while True:
             n = await self._claim(call, min(len(raw) - at, most))
             last = at + n == len(raw)
+            if last:  # the server's next call may come at once
+                self._provider.in_flight.discard(call)
             sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._send(pb.PackMessage(result=pb.ToolResult(request_id=call.number, part=raw[at : at + n], last=last)), sent)
             await sent
