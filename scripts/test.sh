@@ -24,6 +24,7 @@
 #   attack      go test of the attacks
 #   foreign     skills, plugins and MCP servers of others, from npm and PyPI, run as their authors document
 #   release     makes a release and installs it on fresh Debians: test/release/check.sh
+#   compose     builds the Dockerfile and docker-compose.yml, and runs a first exec from outside: test/compose/check.sh
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 #   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
 #   suites      the tests of E2B's own SDKs, from GitHub by digest, only in "all": sdk/e2b/suites/test.sh
@@ -268,6 +269,9 @@ show_rest templates
 show_rest release
 show_rest attack
 show_rest foreign
+# What is compiled there, other tiers test: it runs again when one of these files changes.
+rest compose ./internal/platform/buildinfo "Dockerfile .dockerignore docker-compose.yml test/compose" test/compose/check.sh
+show_rest compose
 # After the others: it keeps both cores busy, and waits for what it kills to come back.
 rest chaos "./bench/chaos ./cmd/..." "$product" make chaos CHAOS="-driver docker -duration 2m"
 show_rest chaos
