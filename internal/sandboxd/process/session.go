@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -31,10 +30,9 @@ const (
 	maxAnswer      = maxResultBytes + 1<<20 // one frame of a Session
 )
 
-// Errors of a Session.
 var (
-	ErrTaken   = errors.New("another exec runs in the context")
-	ErrNoStart = errors.New("the interpreter did not start")
+	ErrTaken   = errors.New("another exec runs in the context") // of an exec
+	ErrNoStart = errors.New("the interpreter did not start")    // of OpenSession
 )
 
 // RefusedError is a Session's reason why it cannot serve.
@@ -42,17 +40,16 @@ type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
-// Session is a command that lives on while execs come and go: an interpreter that keeps its
-// variables. It serves one exec at a time (Request.Session).
+// Session is a command that lives on while execs come and go: an interpreter that keeps its variables. It serves one
+// exec at a time (Request.Session).
 //
-// It speaks on StandbyFD, a stream socket, in frames: a length of four bytes, little endian, and a
-// JSON object. The first frame is its own: {"ready": true}, or {"refused": "why"} before it ends. Then
-// each {"run": id, …} that it gets is answered by {"run": id, "code": 0 to 255, "results": […],
-// "left_out": n}, which is the end of that exec; what it printed before is flushed by then. On SIGINT
-// it ends the run, if there is one.
+// It speaks on StandbyFD, a stream socket, in frames: a length of four bytes, little endian, and a JSON object. The
+// first frame is its own: {"ready": true}, or {"refused": "why"} before it ends. Then each {"run": id, …} that it gets
+// is answered by {"run": id, "code": 0 to 255, "results": […], "left_out": n}, which is the end of that exec; what it
+// printed before is flushed by then. On SIGINT it ends the run, if there is one.
 //
-// All that the command starts belongs to the Session, and is gone when that is. What is printed while
-// no exec runs is dropped.
+// All that the command starts belongs to the Session, and is gone when that is. What is printed while no exec runs is
+// dropped.
 type Session struct {
 	m      *Manager
 	sup    *warden
@@ -60,7 +57,8 @@ type Session struct {
 	pid    int
 	feed   *net.UnixConn
 	taps   [2]*tap
-	gone   chan struct{} // closed when the tree is gone
+	heard  chan struct{} // closed when the last frame is read
+	gone   chan struct{} // closed when the tree is gone, then
 	exit   Exit          // of the command; set before gone is closed
 
 	mu    sync.Mutex
@@ -84,9 +82,9 @@ type answer struct {
 	LeftOut uint32            `json:"left_out"`
 }
 
-// OpenSession starts a command and waits until it is ready, or ctx ends. Of req only Argv, Env, Cwd
-// and Cleanup matter; Cleanup runs when the Session is gone, or could not be opened. Errors: ErrClosed,
-// *RefusedError, ErrNoStart, that of ctx, or a request that breaks a rule.
+// OpenSession starts a command and waits until it is ready, or ctx ends. Of req only Argv, Env, Cwd and Cleanup matter;
+// Cleanup runs when the Session is gone, or could not be opened. Errors: ErrClosed, *RefusedError, ErrNoStart, that of
+// ctx, or a request that breaks a rule.
 func (m *Manager) OpenSession(ctx context.Context, req Request) (*Session, error) {
 	cleanup := req.Cleanup
 	if cleanup == nil {
@@ -110,7 +108,7 @@ func (m *Manager) OpenSession(ctx context.Context, req Request) (*Session, error
 		cleanup()
 		return nil, err
 	}
-	s := &Session{m: m, sup: sb.sup, serial: sb.serial, pid: first.PID, feed: sb.feed, gone: make(chan struct{})}
+	s := &Session{m: m, sup: sb.sup, serial: sb.serial, pid: first.PID, feed: sb.feed, heard: make(chan struct{}), gone: make(chan struct{})}
 	ready := &sessionRun{answer: make(chan answer, 1)}
 	s.run = ready
 	for i, pipe := range sb.pipes.out {
@@ -125,22 +123,28 @@ func (m *Manager) OpenSession(ctx context.Context, req Request) (*Session, error
 }
 
 func (s *Session) waitReady(ctx context.Context, ready *sessionRun) error {
-	var err error
+	var a answer
 	select {
-	case a := <-ready.answer:
-		if a.Ready && a.Refused == "" {
-			s.leave(ready)
-			return nil
-		}
-		err = &RefusedError{a.Refused}
+	case a = <-ready.answer:
 	case <-s.gone:
-		err = fmt.Errorf("%w: it ended at once with code %d", ErrNoStart, s.exit.Code)
+		if len(ready.answer) > 0 {
+			a = <-ready.answer
+		}
 	case <-ctx.Done():
-		err = ctx.Err()
+	}
+	if a.Ready && a.Refused == "" {
+		s.leave(ready)
+		return nil
 	}
 	s.kill()
 	<-s.gone // bounded: see kill
-	return err
+	if a.Refused != "" {
+		return &RefusedError{a.Refused}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: it ended at once with code %d", ErrNoStart, s.exit.Code)
 }
 
 // addSession notes a Session and starts what serves it.
@@ -191,10 +195,12 @@ func (s *Session) await() {
 	} else if !s.m.wardens.kill(sup, orphanTime) {
 		s.m.log.Error("processes of a context are left over")
 	}
-	_ = s.feed.Close()
 	for _, t := range s.taps {
 		t.expire()
 	}
+	_ = s.feed.SetReadDeadline(time.Now().Add(drainTime)) // for the last frame
+	<-s.heard
+	_ = s.feed.Close()
 }
 
 // listen takes the frames of the command. A command that breaks the rules is ended: its exec could not be.
@@ -202,6 +208,7 @@ func (s *Session) listen() {
 	for {
 		a, err := readAnswer(s.feed)
 		if err != nil {
+			close(s.heard)
 			select {
 			case <-s.gone:
 			case <-time.After(brokenTime):
@@ -229,15 +236,12 @@ func readAnswer(r io.Reader) (a answer, err error) {
 	if n > maxAnswer {
 		return a, fmt.Errorf("a frame of %d bytes", n)
 	}
-	var body bytes.Buffer // grows with what comes: the length alone costs nothing
-	if _, err := io.CopyN(&body, r, int64(n)); err != nil {
-		return a, err
-	}
-	if err := json.Unmarshal(body.Bytes(), &a); err != nil {
-		return a, err
+	body, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with what comes: the length alone costs nothing
+	if err == nil {
+		err = json.Unmarshal(body, &a)
 	}
 	a.bound()
-	return a, nil
+	return a, err
 }
 
 // bound cuts an answer to what an Exit may hold.
@@ -394,6 +398,9 @@ func (s *Session) attend(e *Exec, r *sessionRun) *Exit {
 			}
 			return &Exit{Status: Exited, Code: a.Code, Results: a.Results, LeftOut: a.LeftOut}
 		case <-s.gone:
+			if len(answers) > 0 && !s.ending() {
+				continue // it ended with an answer, or after it
+			}
 			x := s.exit
 			x.Lost = true
 			return &x
