@@ -120,6 +120,7 @@ func (b *routes) control() {
 	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Server: route.Holder}, control{b.a}.kill)
 	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one + "/metrics", Server: route.Holder}, control{b.a}.metrics)
 	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Server: route.Holder}, control{b.a}.timeout)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/refreshes", Server: route.Holder}, control{b.a}.refresh)
 	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Server: route.Holder}, control{b.a}.resume)
 	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Server: route.Holder}, control{b.a}.pause)
 }
@@ -215,7 +216,6 @@ func (b *routes) refused() {
 	refuse("snapshots", http.MethodPost, "/sandboxes/:thread/snapshots")
 	refuse("snapshots", http.MethodGet, "/snapshots")
 	refuse("fork", http.MethodPost, "/sandboxes/:thread/fork")
-	refuse("refreshes", http.MethodPost, "/sandboxes/:thread/refreshes")
 	refuse("network rules", http.MethodPut, "/sandboxes/:thread/network")
 	refuse("metrics of many sandboxes", http.MethodGet, "/sandboxes/metrics")
 	refuse("logs", http.MethodGet, "/sandboxes/:thread/logs", "/v2/sandboxes/:thread/logs")

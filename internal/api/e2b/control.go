@@ -357,6 +357,52 @@ func (a control) timeout(w http.ResponseWriter, r *http.Request, q request) erro
 	return nil
 }
 
+// refreshTime is how long a sandbox goes on after a refresh that names no duration, and maxRefresh how long at most: as E2B's.
+const (
+	refreshTime = 15
+	maxRefresh  = 3600
+)
+
+// refresh makes the time of a sandbox that runs longer, never shorter.
+func (a control) refresh(w http.ResponseWriter, r *http.Request, q request) error {
+	var b struct {
+		Duration *int `json:"duration"`
+	}
+	if err := readJSON(r, q, &b); err != nil {
+		return err
+	}
+	seconds := refreshTime
+	if b.Duration != nil {
+		seconds = *b.Duration
+	}
+	if seconds < 0 || seconds > maxRefresh {
+		return sandbox.Errorf(sandbox.Invalid, "duration: want 0 to %d seconds", maxRefresh)
+	}
+	end, err := lifetime(&seconds)
+	if err != nil {
+		return err
+	}
+	unlock, err := a.locks.Lock(r.Context(), labelLock(threadOf(q))) // against another one with a later end
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	v, err := a.found(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	if state(v) == statePaused {
+		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is paused: connect resumes it", q.thread)
+	}
+	if ends(v.Labels).Before(end) {
+		if _, err := a.relabelLocked(r.Context(), q, map[string]string{labelEnds: end.Format(time.RFC3339Nano)}); err != nil {
+			return asNotFound(q, err)
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
 // connect returns a sandbox that runs, and resumes a paused one. It makes the time of a running one longer, never
 // shorter.
 func (a control) connect(w http.ResponseWriter, r *http.Request, q request) error {

@@ -65,6 +65,20 @@ func TestSandboxes(t *testing.T) {
 	if left := time.Until(ends(h.threads[id].Labels)); left < 50*time.Minute {
 		t.Errorf("connect made the time shorter: %s left", left)
 	}
+	expect("POST", one+"/refreshes", `{"duration":10}`, 204, "")
+	expect("POST", one+"/refreshes", `{"duration":3601}`, 400, "0 to 3600 seconds")
+	if left := time.Until(ends(h.threads[id].Labels)); left < 50*time.Minute {
+		t.Errorf("a refresh made the time shorter: %s left", left)
+	}
+	expect("POST", one+"/timeout", `{"timeout":1}`, 204, "")
+	expect("POST", one+"/refreshes", "", 204, "")
+	if left := time.Until(ends(h.threads[id].Labels)); left < 10*time.Second || left > 15*time.Second {
+		t.Errorf("after a refresh without a duration: %s left", left)
+	}
+	expect("POST", one+"/refreshes", `{"duration":3600}`, 204, "")
+	if left := time.Until(ends(h.threads[id].Labels)); left < 50*time.Minute {
+		t.Errorf("a refresh did not make the time longer: %s left", left)
+	}
 	h.list = []sandbox.ExecInfo{{ExecID: "x"}}
 	expect("POST", one+"/pause", "", 400, "cannot be paused")
 	h.list = nil
@@ -72,6 +86,7 @@ func TestSandboxes(t *testing.T) {
 	expect("POST", one+"/pause", "", 409, "paused already")
 	expect("GET", srv.URL+"/health", "", 502, "not found")
 	expect("POST", one+"/timeout", `{"timeout":3600}`, 409, "connect resumes it")
+	expect("POST", one+"/refreshes", `{"duration":60}`, 409, "connect resumes it")
 	expect("POST", one+"/connect", `{"timeout":10}`, 201, id)
 	expect("POST", one+"/resume", `{"timeout":10}`, 409, "runs already")
 	expect("POST", srv.URL+"/v2/sandboxes/"+id+"/connect", `{"memory":false}`, 501, "without memory")
