@@ -9,5 +9,6 @@
 //
 // Locks: Keys.mu guards the identities and is held while the file is read, so that a changed file is read once. Service.others
 // guards the list of what else is sealed, and follower.mu the list of those who want to know of changes; both are copied
-// under the mutex and called without it. None is held while another one is taken, or while the store is asked.
+// under the mutex and called without it. uses.mu guards the uses that are not written down yet. None is held while another
+// one is taken, or while the store is asked.
 package secrets

@@ -112,6 +112,8 @@ type Info struct {
 	Exec      bool       `json:"exec" doc:"It may be in the environment of an exec (env_secrets)"`
 	ChangedAt *time.Time `json:"changed_at,omitempty"`
 	ChangedBy string     `json:"changed_by,omitempty"`
+	// LastUsedAt is when a connection or an exec was given the value.
+	LastUsedAt *time.Time `json:"last_used_at,omitempty" doc:"To half a minute; absent when never, and for files and variables"`
 }
 
 // Options say where secrets come from. Store, Keys and Log are needed.
@@ -139,6 +141,7 @@ type state interface {
 	ResealSecret(ctx context.Context, was, now store.SecretRecord) (bool, error)
 	SecretTenants(ctx context.Context) ([]string, error)
 	SecretVersion(ctx context.Context) (string, error)
+	SecretUsed(ctx context.Context, tenant, scope, name string, at time.Time) error
 }
 
 // Service is the secrets of a server. Make one with Open; all methods may be called at the same time.
@@ -146,18 +149,21 @@ type Service struct {
 	o      Options
 	others sync.Mutex // guards o.Others
 	follow follower
+	uses   uses
 }
 
-// Open makes a Service. It follows changes until Close.
+// Open makes a Service. It follows changes, and writes down uses, until Close.
 func Open(o Options) *Service {
 	s := &Service{o: o}
 	s.follow.start(s)
+	s.uses.start(o.Store)
 	return s
 }
 
-// Close ends what follows changes.
+// Close ends what follows changes, and writes down the last uses.
 func (s *Service) Close() error {
 	s.follow.close()
+	s.uses.close()
 	return nil
 }
 
@@ -254,6 +260,7 @@ func (s *Service) Delete(ctx context.Context, c sandbox.Caller, scope Scope, nam
 	if err := s.o.Store.DeleteSecret(ctx, c.Tenant, string(scope), name); err != nil {
 		return err
 	}
+	s.uses.forget(stored{c.Tenant, string(scope), name})
 	s.follow.changed()
 	return nil
 }
@@ -271,7 +278,9 @@ func (s *Service) List(ctx context.Context, c sandbox.Caller) ([]Info, error) {
 		if kind, name := Scope(r.Scope).parts(); kind == ScopeUser && name != c.User || kind != ScopeUser && !c.Admin() && !r.Exec {
 			continue
 		}
-		list = append(list, infoOf(r))
+		info := infoOf(r)
+		info.LastUsedAt = s.uses.of(stored{r.Tenant, r.Scope, r.Name}, r.LastUsedAt)
+		list = append(list, info)
 	}
 	for _, i := range s.operators() {
 		if c.Admin() || i.Exec {
@@ -367,6 +376,7 @@ func (s *Service) value(ctx context.Context, a sandbox.SecretAsker, name string,
 			if err != nil {
 				return "", sandbox.Wrap(sandbox.KindOf(err), err, "the secret %q cannot be read: %s", name, detailOf(err))
 			}
+			s.uses.note(stored{a.Tenant, scope, name})
 			return string(plain), nil
 		}
 	}

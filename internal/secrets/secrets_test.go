@@ -109,6 +109,76 @@ func (h *house) files(t *testing.T) string {
 	return all.String()
 }
 
+// TestLastUsed: the secret that a value came from says when, here at once and elsewhere once it is written down. Who was
+// refused, and who looked at a list, used none.
+func TestLastUsed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.env["FROM_ENV"] = "of-the-variable"
+	h.put(t, admin, "server/crm", "TOKEN", "of-the-server", false)
+	h.put(t, admin, ScopeTenant, "TOKEN", "of-the-tenant", true)
+	h.put(t, other, ScopeTenant, "TOKEN", "of-another-one", false)
+	used := func(c sandbox.Caller) string {
+		t.Helper()
+		list, err := h.List(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, i := range list {
+			if i.LastUsedAt != nil && time.Since(*i.LastUsedAt) < time.Minute {
+				names = append(names, i.Name+" "+i.Scope)
+			}
+		}
+		return strings.Join(names, ", ")
+	}
+	if _, err := h.ForExec(t.Context(), at("other", "bob", ""), []string{"TOKEN"}); !errors.Is(err, sandbox.Forbidden) {
+		t.Error(err)
+	}
+	if got := used(admin) + used(other); got != "" {
+		t.Errorf("used before anything was: %s", got)
+	}
+	h.want(t, at("acme", "alice", "crm"), "TOKEN", "of-the-server")
+	h.want(t, at("acme", "alice", "crm"), "FROM_ENV", "of-the-variable")
+	if got := used(admin); got != "TOKEN server/crm" {
+		t.Errorf("used: %s", got)
+	}
+	h.close()
+	h.open(t) // another server, or this one later
+	if got := used(admin); got != "TOKEN server/crm" {
+		t.Errorf("written down: %s", got)
+	}
+	if _, err := h.ForExec(t.Context(), at("acme", "alice", ""), []string{"TOKEN"}); err != nil {
+		t.Error(err)
+	}
+	if got := used(admin); got != "TOKEN server/crm, TOKEN tenant" {
+		t.Errorf("used: %s", got)
+	}
+	if got := used(other); got != "" {
+		t.Errorf("of another tenant: %s", got)
+	}
+	if err := h.Delete(t.Context(), admin, ScopeTenant, "TOKEN"); err != nil {
+		t.Fatal(err)
+	}
+	h.put(t, admin, ScopeTenant, "TOKEN", "of-the-tenant-again", true)
+	if got := used(admin); got != "TOKEN server/crm" {
+		t.Errorf("a new one of an old name is used: %s", got)
+	}
+}
+
+// TestUsesAreBounded: more secrets than are remembered are used all the same.
+func TestUsesAreBounded(t *testing.T) {
+	t.Parallel()
+	u := uses{last: map[stored]time.Time{}}
+	for i := range maxUses + 10 {
+		u.note(stored{"acme", ScopeTenant, fmt.Sprint("S", i)})
+	}
+	u.note(stored{"acme", ScopeTenant, "S0"})
+	if len(u.last) != maxUses {
+		t.Errorf("%d are remembered", len(u.last))
+	}
+}
+
 // A name stands for the most special value: the user's, the server's, the tenant's, the file, the variable.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()

@@ -3,16 +3,11 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/store/journal"
 )
 
 // keyRecords are the keys of callers.
@@ -72,34 +67,12 @@ func (s keyRecords) WatchKeys(ctx context.Context, changed func(id string)) {
 	s.watch(ctx, keysChannel, changed)
 }
 
-// keyUsedScript writes down a use of a key that is still there. KEYS: keys, uses.
-var keyUsedScript = redis.NewScript(`
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
-return 1`)
-
-var errNoKey = errors.New("there is no such key")
-
 // KeyUsed writes down when a key was used. Of a key that was deleted meanwhile nothing is kept.
 func (s keyRecords) KeyUsed(ctx context.Context, tenant, id string, at time.Time) error {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return err
 	}
-	text, err := textOf(at.Unix())
-	if err != nil {
-		return err
-	}
-	err = s.change(ctx, func(ctx context.Context) (journal.Entry, error) {
-		done, err := keyUsedScript.Run(ctx, s.rdb, []string{tenantKeysKey(tenant), keyUsesKey(tenant)}, id, text).Int()
-		if err == nil && done == 0 {
-			return journal.Entry{}, errNoKey
-		}
-		return journal.Entry{Key: keyUsesKey(tenant), Field: id, Value: text}, failure(err)
-	})
-	if errors.Is(err, errNoKey) {
-		return nil
-	}
-	return err
+	return s.noteUse(ctx, tenantKeysKey(tenant), keyUsesKey(tenant), id, at)
 }
 
 // KeyByHash returns the key whose secret has this hash, or NotFound.
@@ -118,19 +91,16 @@ func (s keyRecords) Keys(ctx context.Context, tenant string) ([]KeyRecord, error
 	if err != nil {
 		return nil, failure(err)
 	}
-	uses, err := s.rdb.HGetAll(ctx, keyUsesKey(tenant)).Result()
+	uses, err := s.uses(ctx, keyUsesKey(tenant))
 	if err != nil {
-		return nil, failure(err)
+		return nil, err
 	}
 	keys := make([]KeyRecord, len(texts))
 	for i, text := range texts {
 		if err := json.Unmarshal([]byte(text), &keys[i]); err != nil {
 			return nil, sandbox.Wrap(sandbox.Internal, err, "the key's record cannot be read")
 		}
-		if n, err := strconv.ParseInt(uses[keys[i].ID], 10, 64); err == nil {
-			at := time.Unix(n, 0).UTC()
-			keys[i].LastUsedAt = &at
-		}
+		keys[i].LastUsedAt = uses[keys[i].ID]
 	}
 	slices.SortFunc(keys, func(a, b KeyRecord) int {
 		if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {

@@ -24,6 +24,7 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:keys                              channel -        ids of keys that were made or revoked
 //	skerry:{:keys}                           hash    -        durable. sha256 of a secret -> JSON of KeyRecord; skerry:{T}:keys
 //	skerry:{T}:secrets                       hash    -        durable. SCOPE/name -> JSON of SecretRecord, encrypted; nothing: they must be set anew
+//	skerry:{T}:secrets:used                  hash    -        durable. SCOPE/name -> Unix seconds of its last use, written late; nothing
 //	skerry:{:secrets}                        hash    -        durable. tenants that have secrets -> true; nothing: a rotation of the key would miss them
 //	skerry:{:secrets}:version                string  -        counts changes of secrets, for the other servers; nothing: it begins anew
 //	skerry:{:pins}                           hash    -        durable. id of an MCP server -> JSON of PinnedServer; nothing: it is seen for the first time
@@ -94,6 +95,8 @@ func fenceKey(tenant string) string { return "skerry:{" + tenant + "}:fence" }
 func tenantKeysKey(tenant string) string { return "skerry:{" + tenant + "}:keys" }
 
 func tenantSecretsKey(tenant string) string { return "skerry:{" + tenant + "}:secrets" }
+
+func secretUsesKey(tenant string) string { return tenantSecretsKey(tenant) + ":used" }
 
 const (
 	pinnedServersKey = "skerry:{:pins}"

@@ -19,7 +19,7 @@ func TestKeysAreListed(t *testing.T) {
 	thread := sandbox.Thread{Owner: o, ID: "THREAD"}
 	made := map[string]string{
 		"threadsKey": threadsKey(o), "threadIndexKey": threadIndexKey(o), "activeKey": activeKey(o), "tenantActiveKey": tenantActiveKey("T"), "activeBuiltKey": activeBuiltKey("T"), "sandboxKey": sandboxKey(thread),
-		"leaseKey": leaseKey(thread), "fenceKey": fenceKey("T"), "tenantKeysKey": tenantKeysKey("T"), "tenantSecretsKey": tenantSecretsKey("T"),
+		"leaseKey": leaseKey(thread), "fenceKey": fenceKey("T"), "tenantKeysKey": tenantKeysKey("T"), "tenantSecretsKey": tenantSecretsKey("T"), "secretUsesKey": secretUsesKey("T"),
 		"pinnedServersKey": pinnedServersKey, "packKeysKey": packKeysKey, "toolPinsKey": pinnedServersKey + ":ID", "packStreamsKey": packStreamsKey, "packLeasesKey": packLeasesKey, "packEpochKey": packEpochKey, "skillStreamsKey": skillStreamsKey("REPLICA"), "secretTenantsKey": secretTenantsKey, "secretVersionKey": secretVersionKey,
 		"keyUsesKey": keyUsesKey("T"), "keyHashesKey": keyHashesKey, "keysChannel": keysChannel, "uidKey": uidKey, "poolKey": poolKey("TEMPLATE"),
 		"idempotencyKey": idempotencyKey(o, "SHA256"), "idempotencySinceKey": idempotencySinceKey("T"), "ownerAnswersKey": ownerAnswersKey(o), "ownerSinceKey": ownerSinceKey(o), "tenantAnswersKey": tenantAnswersKey("T"), "rateKey": rateKey("T", "LIMIT", "SCOPE"),

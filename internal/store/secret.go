@@ -24,6 +24,8 @@ type SecretRecord struct {
 	Sealed    []byte    `json:"sealed"`
 	ChangedAt time.Time `json:"changed_at"`
 	ChangedBy string    `json:"changed_by"`
+	// LastUsedAt is kept beside it; only Secrets returns it.
+	LastUsedAt *time.Time `json:"-"`
 }
 
 func secretPlace(tenant, scope, name string) place {
@@ -47,10 +49,23 @@ func (s secretRecords) PutSecret(ctx context.Context, r SecretRecord) error {
 
 // DeleteSecret takes a secret away. It is durable. A missing one is no error.
 func (s secretRecords) DeleteSecret(ctx context.Context, tenant, scope, name string) error {
-	if err := s.remove(ctx, secretPlace(tenant, scope, name)); err != nil {
+	p := secretPlace(tenant, scope, name)
+	if err := s.remove(ctx, p); err != nil {
+		return err
+	}
+	if err := s.remove(ctx, place{key: secretUsesKey(tenant), field: p.field}); err != nil {
 		return err
 	}
 	return s.secretsChanged(ctx)
+}
+
+// SecretUsed writes down when a secret was used. Of one that was deleted meanwhile nothing is kept.
+func (s secretRecords) SecretUsed(ctx context.Context, tenant, scope, name string, at time.Time) error {
+	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
+		return err
+	}
+	p := secretPlace(tenant, scope, name)
+	return s.noteUse(ctx, p.key, secretUsesKey(tenant), p.field, at)
 }
 
 // secretsChanged tells the other servers.
@@ -82,11 +97,16 @@ func (s secretRecords) Secrets(ctx context.Context, tenant string) ([]SecretReco
 	if err != nil {
 		return nil, failure(err)
 	}
+	uses, err := s.uses(ctx, secretUsesKey(tenant))
+	if err != nil {
+		return nil, err
+	}
 	list := make([]SecretRecord, len(texts))
 	for i, text := range texts {
 		if list[i], err = readSecret(text); err != nil {
 			return nil, err
 		}
+		list[i].LastUsedAt = uses[secretPlace(tenant, list[i].Scope, list[i].Name).field]
 	}
 	slices.SortFunc(list, func(a, b SecretRecord) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 {

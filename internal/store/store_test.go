@@ -46,7 +46,7 @@ func open(t *testing.T, o Options) *Store {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(*testing.T, *Store){
-		"Threads": testThreads, "Latest": testLatest, "ThreadPages": testThreadPages, "ThreadRace": testThreadRace, "ToolPinRace": testToolPinRace, "ToolPinsLeft": testToolPinsLeft, "Reseal": testReseal, "KeyUsedLate": testKeyUsedLate, "Touch": testTouch, "UID": testUID,
+		"Threads": testThreads, "Latest": testLatest, "ThreadPages": testThreadPages, "ThreadRace": testThreadRace, "ToolPinRace": testToolPinRace, "ToolPinsLeft": testToolPinsLeft, "Reseal": testReseal, "KeyUsedLate": testKeyUsedLate, "SecretUsed": testSecretUsed, "Touch": testTouch, "UID": testUID,
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "RenewLeases": testRenewLeases, "AnswersOfAnOwner": testAnswersOfAnOwner, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"WatchKeys":     testWatchKeys,
@@ -207,6 +207,39 @@ func testReseal(t *testing.T, s *Store) {
 	must(t, s.DeleteSecret(ctx, r.Tenant, r.Scope, r.Name))
 	if done, err := s.ResealSecret(ctx, renewed, r); done || err != nil {
 		t.Errorf("a deleted one is back: %v %v", done, err)
+	}
+}
+
+// testSecretUsed: a use is with the list, changes no record, and goes with the secret; one that is written down later
+// leaves nothing.
+func testSecretUsed(t *testing.T, s *Store) {
+	ctx, r := t.Context(), SecretRecord{Tenant: "acme", Scope: "server/crm", Name: "A", Sealed: []byte("old"), ChangedAt: t0}
+	must(t, s.PutSecret(ctx, r))
+	used := func() *time.Time {
+		t.Helper()
+		list, err := s.Secrets(ctx, "acme")
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		return list[0].LastUsedAt
+	}
+	if used() != nil {
+		t.Error("a secret that was never used")
+	}
+	must(t, s.SecretUsed(ctx, "acme", r.Scope, r.Name, t0.Add(time.Hour)))
+	if at := used(); at == nil || at.Unix() != t0.Add(time.Hour).Unix() {
+		t.Errorf("used %v", at)
+	}
+	r.Sealed = []byte("new")
+	must(t, s.PutSecret(ctx, r))
+	if at := used(); at == nil || at.Unix() != t0.Add(time.Hour).Unix() {
+		t.Errorf("with another value: used %v", at)
+	}
+	must(t, s.DeleteSecret(ctx, "acme", r.Scope, r.Name))
+	must(t, s.SecretUsed(ctx, "acme", r.Scope, r.Name, t0))
+	must(t, s.SecretUsed(ctx, "acme", "tenant", "B", t0))
+	if n, err := s.rdb.HLen(ctx, secretUsesKey("acme")).Result(); n != 0 || err != nil {
+		t.Errorf("%d uses of no secret: %v", n, err)
 	}
 }
 

@@ -23,8 +23,8 @@ func newSecrets(api *client.Client) *cobra.Command {
 		Long: "Sets, lists and deletes secrets: values by name for MCP servers (${secret:NAME}) and for the environment of one exec.\nNo value is ever shown again.",
 	}
 	cmd.AddCommand(newSecretSet(api), newSecretRemove(api), newSecretRotate(api),
-		&cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List names, scopes, sources, and who changed them when", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.Table(cmd, "/api/secrets", []string{"name", "scope", "source", "exec", "changed_at", "changed_by"})
+		&cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List names, scopes, sources, who changed them when, and when they were used last", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			return api.Table(cmd, "/api/secrets", []string{"name", "scope", "source", "exec", "changed_at", "changed_by", "last_used_at"})
 		}},
 	)
 	return cmd
