@@ -29,6 +29,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/skills/runnable"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/template/contents"
 	"github.com/skerry-sandbox/skerry/internal/threadevents"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
@@ -94,6 +95,9 @@ func (b *builder) handler(
 	}
 	prober := runnable.NewProber(s.orch.Probes, b.log)
 	b.onClose(func() error { prober.Close(); return nil })
+	images := contents.New(s.orch.Probes, buildinfo.Version(), b.log)
+	b.onClose(images.Close)
+	how := openOverview(f, s.metrics, b.onClose)
 	_, remote := m.driver.(driver.Remote)
 	use := service.Service{
 		Threads: s.orch.Threads, Sandboxes: s.orch.Sandboxes, Runs: s.orch.Runs, Execs: s.orch.Execs, Terminals: s.orch.Execs, Processes: s.orch.Execs, Contexts: s.orch.Contexts, Files: threadevents.Files{Files: orchestrator.Files{Files: s.orch.Files, Roots: s.orch.Roots}, Events: s.orch.Events}, Events: s.orch.Events,
@@ -115,10 +119,12 @@ func (b *builder) handler(
 			}
 			return prober.Of(ctx, template, sk.Digest, func() (*os.Root, error) { return s.orch.Probes.OpenSkill(c, sk.Name) }), nil
 		},
+		SBOM:    images.SBOM,
 		Service: use,
 		Administration: rest.Administration{
 			MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{f.secrets, access}, Drift: driftAdmin{t.drift, t.hub},
-			Policy: policyAdmin{t.policy, &replay.Replay{Engine: t.policy, Log: f.audit, Catalog: t.hub.Catalog}, access}, Audit: f.audit, AuditProof: f.audit, Overview: openOverview(f, s.metrics, b.onClose),
+			Policy: policyAdmin{t.policy, &replay.Replay{Engine: t.policy, Log: f.audit, Catalog: t.hub.Catalog}, access}, Audit: f.audit, AuditProof: f.audit, Overview: how,
+			Fleet: openFleet(f.data.peers, s.orch, how.Series.Levels),
 		},
 		Clients: rest.Clients{
 			Keys: access, OperatorTenant: b.cfg.OperatorTenant, AuthRefused: access.refusals.Add,

@@ -158,11 +158,41 @@ func TestTwoServers(t *testing.T) {
 			t.Errorf("threads %v", list)
 		}
 	}
+	both := a.fleet("")
+	if len(both) != 2 || both[0].State != "serving" || both[1].State != "serving" || both[0].This == both[1].This || both[0].Report.Threads+both[1].Report.Threads < 1 || both[0].Report.Version == "" {
+		t.Errorf("servers: %+v", both)
+	}
+	if had, other := a.fleet("?thread="+thread), b.fleet("?thread="+thread); len(had) != 1 || len(other) != 1 || had[0].ID != other[0].ID || had[0].Report.Sandboxes["running"] < 1 {
+		t.Errorf("who has the thread: %+v, and asked elsewhere %+v", had, other)
+	}
+	if none := a.fleet("?thread=no-such-thread"); len(none) != 0 {
+		t.Errorf("who has no thread: %+v", none)
+	}
 	first := a.withKey(thread, "only-once")
 	second := b.withKey(thread, "only-once")
 	if first.status != 200 || second.status != 200 || second.header.Get("Idempotent-Replayed") != "true" || !bytes.Equal(first.body, second.body) {
 		t.Errorf("Idempotency-Key: %s, then %s", first.body, second.body)
 	}
+}
+
+// fleetServer is a server as another one sees it.
+type fleetServer struct {
+	ID     string
+	This   bool
+	State  string
+	Report *struct {
+		Version   string
+		Threads   int
+		Sandboxes map[string]int
+	}
+}
+
+// fleet lists the servers of the installation, or with a query the one that has a thread.
+func (s *server) fleet(query string) []fleetServer {
+	s.t.Helper()
+	var list struct{ Items []fleetServer }
+	s.do("GET", "/api/servers"+query, nil).into(s.t, &list)
+	return list.Items
 }
 
 // stream runs a command and returns its events as they came.
@@ -328,6 +358,9 @@ func ownerStopped(t *testing.T, args ...string) {
 	goOn := sync.OnceFunc(func() { _ = a.cmd.Process.Signal(syscall.SIGCONT) })
 	t.Cleanup(goOn)
 	eventually(t, "all threads of the server are stopped", func() bool { return isStopped(t, a.cmd.Process.Pid) })
+	if all := b.fleet(""); len(all) != 2 || all[0].State != "silent" || all[0].Report != nil || all[1].State != "serving" {
+		t.Errorf("servers: %+v", all)
+	}
 	began := time.Now()
 	eventually(t, "the other server takes the thread", func() bool {
 		res, err := b.request("POST", "/api/threads/"+thread+"/exec", map[string]any{"command": "true"})

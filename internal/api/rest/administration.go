@@ -24,6 +24,8 @@ type Administration struct {
 	AuditProof audits.Proof // nil: the log is not verified here
 	// Overview is how the server goes; nil: it keeps no series.
 	Overview *overview.Server
+	// Fleet is the servers of the installation; nil: they are not known.
+	Fleet overview.Fleet
 	// Policy are the rules; nil: there are none.
 	Policy rules
 	// Drift is what has changed of tools; nil: tools are not compared.

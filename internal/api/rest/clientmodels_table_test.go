@@ -41,7 +41,7 @@ var clientModelTable = []clientModel{
 	{
 		schema: "Template", is: "is a kind of sandbox.",
 		fields:  "name description languages runtime idle_timeout_s limits",
-		without: "deno env interpreters javascript loosened max_age_s pool smoke wasm",
+		without: "deno env image interpreters javascript loosened max_age_s pool smoke wasm",
 	},
 	{
 		schema: "Limits", name: "TemplateLimits", ts: inline, is: "bound a sandbox.",

@@ -198,7 +198,9 @@ func (w *world) Hibernate(_ context.Context, c sandbox.Caller, _ string, force b
 	w.forced = force
 	return w.info(), w.see(c)
 }
-func (w *world) Templates() []sandbox.Template { return []sandbox.Template{{Name: "base"}} }
+func (w *world) Templates() []sandbox.Template {
+	return []sandbox.Template{{Name: "base", Image: "image-of-base"}}
+}
 
 func (w *world) RunCommand(_ context.Context, c sandbox.Caller, _ string, cmd sandbox.Command) (string, error) {
 	if err := cmd.Validate(); err != nil { // as the real one does

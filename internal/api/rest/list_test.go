@@ -76,7 +76,7 @@ func TestPages(t *testing.T) {
 	items := []sandbox.Template{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
 	var seen string
 	for in := (route.ListIn{Limit: 3}); ; {
-		b, err := route.PageIn(in, items, templateKey)
+		b, err := route.PageIn(in, items, func(t sandbox.Template) string { return t.Name })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,10 +91,10 @@ func TestPages(t *testing.T) {
 	if seen != "abcd" {
 		t.Errorf("%q", seen)
 	}
-	if b, err := route.PageIn(route.ListIn{}, []sandbox.Template(nil), templateKey); err != nil || b.Body.Items == nil || b.Body.NextCursor != "" {
+	if b, err := route.PageIn(route.ListIn{}, []sandbox.Template(nil), func(t sandbox.Template) string { return t.Name }); err != nil || b.Body.Items == nil || b.Body.NextCursor != "" {
 		t.Errorf("%+v %v", b, err)
 	}
-	if _, err := route.PageIn(route.ListIn{Cursor: "gone"}, items, templateKey); err == nil {
+	if _, err := route.PageIn(route.ListIn{Cursor: "gone"}, items, func(t sandbox.Template) string { return t.Name }); err == nil {
 		t.Error("a cursor that leads nowhere was taken")
 	}
 }

@@ -52,6 +52,8 @@ type Options struct {
 	Clients
 	// Runnable says whether a skill can run here; nil: unknown.
 	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill, template string) (sandbox.Runnable, error)
+	// SBOM lists what the image of a template is made of, as CycloneDX JSON; nil: it is not known.
+	SBOM func(ctx context.Context, template string) ([]byte, error)
 	// Placement says which server answers a request about a thread; nil: there is only this one.
 	Placement forward.Placement
 	// RemoteFiles: sandboxes have copies of their threads' files, which only the server that holds the
@@ -185,6 +187,7 @@ func (s *server) handler() (http.Handler, error) {
 	api := route.NewAPI(s.table, humagin.NewWithGroup(engine, engine.Group("", checks.all()...), cfg), open)
 	o := s.o
 	threadRoutes{o.Threads, o.Sandboxes}.add(api)
+	templateRoutes{o.Sandboxes, o.SBOM}.add(api)
 	run := execs.Routes{Runs: o.Runs, Execs: o.Execs, Terminals: o.Terminals, Processes: o.Processes, Contexts: o.Contexts, Access: checks.access, Heartbeat: s.heartbeat, Idle: s.idle}
 	run.Add(api)
 	files.Routes{Files: o.Files, Access: checks.access, Archives: s.archives, Stopping: checks.forward.Stopping, Heartbeat: s.heartbeat, Log: o.Log}.Add(api)
@@ -227,7 +230,7 @@ func (s *server) administration(api *route.API, a *access.Authenticator) {
 	secretRoutes{o.Secrets}.add(api)
 	approvalRoutes{o.Approvals}.add(api)
 	usageRoutes{o.Limits}.add(api)
-	overview.Routes{Server: o.Overview}.Add(api)
+	overview.Routes{Server: o.Overview, Fleet: o.Fleet}.Add(api)
 	audits.Routes{Audit: o.Audit, Proof: o.AuditProof, Access: a, Follows: s.follows, Heartbeat: s.heartbeat, Log: o.Log}.Add(api)
 }
 
@@ -278,29 +281,31 @@ func apiConfig(version string) huma.Config {
 // schemaNames are the names in the document of types whose own name says too little outside of
 // their package.
 var schemaNames = map[reflect.Type]string{
-	reflect.TypeFor[sandbox.Info]():       "Sandbox",
-	reflect.TypeFor[sandbox.Result]():     "ExecResult",
-	reflect.TypeFor[sandbox.Usage]():      "ExecUsage",
-	reflect.TypeFor[sandbox.ThreadView](): "Thread",
-	reflect.TypeFor[skillView]():          "Skill",
-	reflect.TypeFor[paths.Text]():         "FileText",
-	reflect.TypeFor[paths.Entry]():        "FileEntry",
-	reflect.TypeFor[paths.Change]():       "WatchedChange",
-	reflect.TypeFor[paths.Listing]():      "FileListing",
-	reflect.TypeFor[paths.Match]():        "GrepMatch",
-	reflect.TypeFor[paths.Matches]():      "GrepMatches",
-	reflect.TypeFor[audit.Record]():       "AuditRecord",
-	reflect.TypeFor[audit.VerifyResult](): "AuditVerification",
-	reflect.TypeFor[audit.BadRecord]():    "AuditBadRecord",
-	reflect.TypeFor[audit.Head]():         "AuditHead",
-	reflect.TypeFor[audit.Writer]():       "AuditWriter",
-	reflect.TypeFor[audit.Summary]():      "AuditSummary",
-	reflect.TypeFor[summary.Bucket]():     "AuditBucket",
-	reflect.TypeFor[summary.Facet]():      "AuditFacet",
-	reflect.TypeFor[summary.FacetValue](): "AuditFacetValue",
-	reflect.TypeFor[auth.Key]():           "Key",
-	reflect.TypeFor[secrets.Info]():       "Secret",
-	reflect.TypeFor[secrets.Rotation]():   "SecretRotation",
+	reflect.TypeFor[sandbox.Info]():             "Sandbox",
+	reflect.TypeFor[sandbox.Result]():           "ExecResult",
+	reflect.TypeFor[sandbox.Usage]():            "ExecUsage",
+	reflect.TypeFor[sandbox.ThreadView]():       "Thread",
+	reflect.TypeFor[templateView]():             "Template",
+	reflect.TypeFor[route.Page[templateView]](): "PageTemplate",
+	reflect.TypeFor[skillView]():                "Skill",
+	reflect.TypeFor[paths.Text]():               "FileText",
+	reflect.TypeFor[paths.Entry]():              "FileEntry",
+	reflect.TypeFor[paths.Change]():             "WatchedChange",
+	reflect.TypeFor[paths.Listing]():            "FileListing",
+	reflect.TypeFor[paths.Match]():              "GrepMatch",
+	reflect.TypeFor[paths.Matches]():            "GrepMatches",
+	reflect.TypeFor[audit.Record]():             "AuditRecord",
+	reflect.TypeFor[audit.VerifyResult]():       "AuditVerification",
+	reflect.TypeFor[audit.BadRecord]():          "AuditBadRecord",
+	reflect.TypeFor[audit.Head]():               "AuditHead",
+	reflect.TypeFor[audit.Writer]():             "AuditWriter",
+	reflect.TypeFor[audit.Summary]():            "AuditSummary",
+	reflect.TypeFor[summary.Bucket]():           "AuditBucket",
+	reflect.TypeFor[summary.Facet]():            "AuditFacet",
+	reflect.TypeFor[summary.FacetValue]():       "AuditFacetValue",
+	reflect.TypeFor[auth.Key]():                 "Key",
+	reflect.TypeFor[secrets.Info]():             "Secret",
+	reflect.TypeFor[secrets.Rotation]():         "SecretRotation",
 }
 
 func schemaName(t reflect.Type, hint string) string {

@@ -497,10 +497,12 @@ GET /api/plugins/{name}/commands listPluginCommands agent,developer,admin
 GET /api/policy getPolicy admin
 GET /api/secrets listSecrets agent,developer,admin
 GET /api/secrets/{name} getSecret agent,developer,admin
+GET /api/servers listServers operator
 GET /api/skills listSkills agent,developer,admin
 GET /api/skills/custom/{name} getSkillText agent,developer,admin
 GET /api/skills/{name} getSkill agent,developer,admin
 GET /api/templates listTemplates agent,developer,admin
+GET /api/templates/{name}/sbom templateSBOM agent,developer,admin
 GET /api/threads listThreads agent,developer,admin
 GET /api/threads/{thread} getThread agent,developer,admin
 GET /api/threads/{thread}/contexts listContexts agent,developer,admin

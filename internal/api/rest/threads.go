@@ -118,10 +118,6 @@ func (s threadRoutes) add(api *route.API) {
 		"End the container and keep the files and what the sandbox was: the next call that needs one starts it again; 409 while execs run"), s.hibernate)
 	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}/sandbox/metrics", "sandboxMetrics", route.TagThreads, route.Agents.At(route.Owner),
 		"What the sandbox uses now; it starts none. 409 when it is hibernated, 501 where the driver does not measure it"), s.sandboxMetrics)
-	route.Register(api, route.On(http.MethodGet, "/api/templates", "listTemplates", route.TagThreads, route.Agents, "Kinds of sandbox that can be asked for"),
-		func(_ context.Context, in *route.ListIn) (*route.Body[route.Page[sandbox.Template]], error) {
-			return route.PageIn(*in, s.sandboxes.Templates(), templateKey)
-		})
 }
 
 func (s threadRoutes) stateRoute(api *route.API, verb, summary string, change func(context.Context, sandbox.Caller, string) (sandbox.Info, error)) {
@@ -222,5 +218,3 @@ func labelled(v sandbox.ThreadView) sandbox.ThreadView {
 	}
 	return v
 }
-
-func templateKey(t sandbox.Template) string { return t.Name }

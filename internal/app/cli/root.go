@@ -68,7 +68,7 @@ func NewRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.With(exit.Usage, "%w\nTry `%s --help`", err, c.CommandPath())
 	})
-	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), runs.NewExec(&api), runs.NewCode(&api), newCommands(&api), runs.NewContexts(&api), newThread(&api), newEvents(&api), audit.New(&api), newApprovals(&api), mcp.New(&api), newPacks(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), skills.New(&api), newTemplates(&api), newUsage(&api), newVersion(&api), newMan())
+	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), runs.NewExec(&api), runs.NewCode(&api), newCommands(&api), runs.NewContexts(&api), newThread(&api), newEvents(&api), audit.New(&api), newApprovals(&api), mcp.New(&api), newPacks(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), newServers(&api), skills.New(&api), newTemplates(&api), newUsage(&api), newVersion(&api), newMan())
 	root.AddCommand(runs.Commands(&api)...)
 	root.AddCommand(profiles.Commands(&api)...)
 	finish(root, &api)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,12 +19,11 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/app/cli/client"
 	"github.com/skerry-sandbox/skerry/internal/app/cli/output"
-	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/template"
-	"github.com/skerry-sandbox/skerry/internal/template/sbom"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
+	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
 func newTemplates(api *client.Client) *cobra.Command {
@@ -243,22 +243,24 @@ func (c templateTests) smoke(ctx context.Context, thread string, s sandbox.Smoke
 	return r
 }
 
+// sbomTime bounds the wait for a list: a server looks into an image for two minutes at most.
+const sbomTime = 150 * time.Second
+
 func newTemplatesSBOM(api *client.Client) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "sbom NAME", Short: "List what a template's image is made of, as CycloneDX JSON",
-		Long: "Reads in a new sandbox of the template which packages of the system (dpkg, apk, rpm), of Python and of npm its image has, with\n" +
-			"versions and licences as the packages say them. The image must have sh, sed and awk.",
+		Long: "The server reads in a new sandbox of the template which packages of the system (dpkg, apk, rpm), of Python and of npm its image has, with\n" +
+			"versions and licences as the packages say them. The image must have sh, sed and awk. A list is at most an hour old.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			tests := templateTests{api}
-			if _, err := tests.template(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			list, err := tests.parts(cmd.Context(), args[0])
+			ctx, cancel := context.WithTimeout(cmd.Context(), sbomTime)
+			defer cancel()
+			res, err := api.Request(ctx, sdk.Request{Method: http.MethodGet, Path: "/api/templates/" + url.PathEscape(args[0]) + "/sbom"})
 			if err != nil {
 				return err
 			}
+			defer res.Body.Close() //nolint:errcheck // it was read, or something else went wrong
 			w := cmd.OutOrStdout()
 			if out != "" {
 				f, err := os.Create(out)
@@ -268,29 +270,10 @@ func newTemplatesSBOM(api *client.Client) *cobra.Command {
 				defer func() { err = errors.Join(err, f.Close()) }()
 				w = f
 			}
-			return writeSBOM(w, list, args[0])
+			_, err = io.Copy(w, io.LimitReader(res.Body, client.MaxAnswer))
+			return err
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write to, in place of standard output")
 	return cmd
-}
-
-func writeSBOM(w io.Writer, list sbom.List, template string) error {
-	return list.Write(w, sbom.Subject{Name: "skerry/" + template, Tool: buildinfo.Version(), Time: time.Now()})
-}
-
-// parts lists what the image of a template is made of.
-func (c templateTests) parts(ctx context.Context, template string) (list sbom.List, err error) {
-	err = c.inSandboxOf(ctx, template, func(ctx context.Context, thread string) error {
-		var res sandbox.Result
-		body := map[string]any{"argv": []string{"sh", "-s"}, "stdin": sbom.Script, "timeout_s": 300, "max_output_bytes": sandbox.MaxOutputBytes}
-		err := c.api.Call(ctx, http.MethodPost, client.ThreadPath(thread, "exec"), body, &res)
-		if err == nil {
-			if list, err = sbom.Parse(strings.NewReader(res.Stdout)); err != nil {
-				err = fmt.Errorf("the image does not tell what it is made of: %w", err)
-			}
-		}
-		return err
-	})
-	return list, err
 }

@@ -297,7 +297,9 @@ func (s *Starts) start(ctx context.Context, c sandbox.Caller, inst *instance.Ins
 func (s *Starts) Templates() []sandbox.Template {
 	list := make([]sandbox.Template, 0, len(s.orders.Templates))
 	for _, t := range s.orders.Templates {
-		list = append(list, t.Template)
+		shown := t.Template
+		shown.Image = t.Image
+		list = append(list, shown)
 	}
 	slices.SortFunc(list, func(a, b sandbox.Template) int { return strings.Compare(a.Name, b.Name) })
 	return list

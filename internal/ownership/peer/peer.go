@@ -29,6 +29,8 @@ const (
 	idleTimeout = 30 * time.Second
 	headTimeout = 10 * time.Second
 	maxHeader   = 64 << 10
+	// maxAnswer bounds what another server says of itself.
+	maxAnswer = 1 << 20
 	// maxIdle is how many connections to each server are kept.
 	maxIdle = 64
 )
@@ -141,25 +143,36 @@ func (p *Peers) ask(ctx context.Context, id, what string, q url.Values) error {
 }
 
 func ask(ctx context.Context, t http.RoundTripper, id, what string, q url.Values) error {
+	status, _, err := get(ctx, t, id, what, q, 1024)
+	if err == nil && status != http.StatusNoContent {
+		err = errNo
+	}
+	return err
+}
+
+// Read returns what a replica answers to a question of another part, see Handle. It waits for three seconds at most.
+func (p *Peers) Read(ctx context.Context, id, what string) ([]byte, error) {
+	status, body, err := get(ctx, p.Transport(), id, what, nil, maxAnswer)
+	if err == nil && status != http.StatusOK {
+		err = errNo
+	}
+	return body, err
+}
+
+func get(ctx context.Context, t http.RoundTripper, id, what string, q url.Values, most int64) (status int, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	at := url.URL{Scheme: "http", Host: id, Path: Prefix + what, RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	res, err := t.RoundTrip(req)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
-	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, 1024))
-	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return err
-	}
-	if res.StatusCode != http.StatusNoContent {
-		return errNo
-	}
-	return nil
+	body, err = io.ReadAll(io.LimitReader(res.Body, most))
+	return res.StatusCode, body, errors.Join(err, res.Body.Close())
 }
 
 // Server is what the others ask a server about itself.

@@ -65,6 +65,8 @@ func TestPeers(t *testing.T) {
 		t.Errorf("found at %q, sure %v, although nobody answers", id, sure)
 	}
 	me := &self{}
+	b.Handle(Prefix+"part", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "of another") }))
+	b.Handle(Prefix+"long", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2*maxAnswer)) }))
 	stopB := serveAs(t, b, me)
 	stopC := serve(t, c)
 	defer stopC()
@@ -97,6 +99,15 @@ func TestPeers(t *testing.T) {
 		if err != nil || string(text) != want {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}
+	}
+	if text, err := a.Read(t.Context(), b.ID(), "part"); string(text) != "of another" || err != nil {
+		t.Errorf("read %q, %v", text, err)
+	}
+	if text, err := a.Read(t.Context(), c.ID(), "part"); err == nil {
+		t.Errorf("one without the part says %q", text)
+	}
+	if text, err := a.Read(t.Context(), b.ID(), "long"); len(text) != maxAnswer || err != nil {
+		t.Errorf("read %d bytes, %v", len(text), err)
 	}
 	if !a.TakesWork(t.Context(), b.ID()) {
 		t.Error("one that serves takes no work")

@@ -83,6 +83,21 @@ func (p *Placement) Hold(ctx context.Context, c sandbox.Caller, id string) (repl
 	return "", func() { p.owners.Release(own) }, nil
 }
 
+// Holder returns the living replica that has the thread, "" when none has. It takes nothing over, and asks no one.
+func (p *Placement) Holder(t sandbox.Thread) (replica string, err error) {
+	held, ok, err := p.owners.Book.Read(t)
+	switch {
+	case err != nil:
+		return "", sandbox.Wrap(sandbox.Internal, err, "the owner record of the thread cannot be read")
+	case !ok || held.Replica == ownership.Nobody || !p.peers.Alive(held.Replica):
+		return "", nil
+	}
+	return held.Replica, nil
+}
+
+// Owned is how many threads this replica has.
+func (p *Placement) Owned() int { return len(p.owners.All()) }
+
 // runsHere reports whether the thread's instance is in this process, and no other took it.
 func (p *Placement) runsHere(t sandbox.Thread) bool {
 	inst := p.live.Find(t)

@@ -168,9 +168,12 @@ func (r *Replica) Find(id string) (Info, error) {
 	return Info{}, ErrGone
 }
 
+// All are the replicas that live, this one among them, by slot.
+func (r *Replica) All() ([]Info, error) { return List(r.dir) }
+
 // Peers are the other replicas that live, by slot.
 func (r *Replica) Peers() ([]Info, error) {
-	all, err := List(r.dir)
+	all, err := r.All()
 	if err != nil {
 		return nil, err
 	}

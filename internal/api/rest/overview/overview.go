@@ -36,6 +36,7 @@ type DiskRoom struct {
 // Routes are the routes of the overview.
 type Routes struct {
 	Server *Server // nil: the server keeps none
+	Fleet  Fleet   // nil: the servers are not known
 }
 
 type in struct {
@@ -82,6 +83,7 @@ type namedSeries struct {
 func (r Routes) Add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/overview", "getOverview", route.TagAdmin, route.Operators,
 		"How full this server is, and how it went in the last hour or day"), r.overview)
+	r.addServers(api)
 }
 
 func (r Routes) overview(_ context.Context, q *in) (*route.Body[serverOverview], error) {
@@ -116,17 +118,10 @@ func (r Routes) overview(_ context.Context, q *in) (*route.Body[serverOverview],
 
 func (r Routes) now() serverLevels {
 	l, _ := r.Server.Series.Levels()
-	now := serverLevels{
-		Sandboxes: map[string]int{}, MaxSandboxes: l.Places, Execs: l.Execs, Queue: l.Waiting, Pools: []poolLevels{},
+	return serverLevels{
+		Sandboxes: byState(l), MaxSandboxes: l.Places, Execs: l.Execs, Queue: l.Waiting, Pools: poolsOf(l),
 		AuditLag: l.AuditLag, AuditFailing: l.Audit.Failing > 0, AuditUnsigned: l.Audit.Unsigned,
 	}
-	for state, n := range l.Sandboxes {
-		now.Sandboxes[string(state)] = n
-	}
-	for _, p := range l.Pools {
-		now.Pools = append(now.Pools, poolLevels(p))
-	}
-	return now
 }
 
 const (
