@@ -9,7 +9,7 @@ const home = createRoute({
   getParentRoute: () => app,
   path: "/",
   beforeLoad: () => {
-    const first = navOf(session.state.principal?.role)[0];
+    const first = navOf(session.state.principal)[0];
     if (first !== undefined) throw redirect({ to: first.to });
   },
   component: lazyRouteComponent(() => import("./shell/NoPages"), "NoPages"),

@@ -69,7 +69,28 @@ const asked = await waiting();
 void exec(thread, "python3 -c 'while True: pass' & python3 -m http.server 8099 & sleep 290", { timeout_s: 300 }).catch(() => undefined);
 while ((await api("GET", "/api/overview")).times.length < 6) await new Promise((r) => setTimeout(r, 1000)); // a plot of a minute
 
+// What administrators look after.
+const soon = new Date(Date.now() + 20 * 86_400_000).toISOString();
+await api("PUT", "/api/secrets/CRM_TOKEN?scope=server%2Fcrm", { body: { value: "crm-token-of-a-picture" } });
+await api("PUT", "/api/secrets/GITHUB_TOKEN?scope=tenant", { body: { value: "github-token-of-a-picture", exec: true } });
+await api("PUT", "/api/secrets/DEPLOY_KEY", { body: { value: "deploy-key-of-a-picture", exec: true } });
+await api("PUT", "/api/secrets/WAREHOUSE_DSN?scope=tenant", { body: { value: "warehouse-of-a-picture" } });
+await exec(thread, "true", { env_secrets: { TOKEN: "GITHUB_TOKEN", KEY: "DEPLOY_KEY" } });
+await api("POST", "/api/keys", { body: { name: "nightly jobs", user: "ci", role: "agent", threads: ["nightly-*"], expires_at: soon } });
+await api("POST", "/api/keys", { body: { name: "chat backend", user: "chat", role: "developer", act_for: true, capabilities: ["mail"] } });
+
 const pages = {
+  secrets: ["/ui/secrets?name=GITHUB_TOKEN&scope=tenant", (p) => p.getByLabel("New value").waitFor()],
+  key: ["/ui/keys?add=true", async (p) => {
+    await p.getByLabel("What it is for").fill("release bot");
+    await p.getByLabel("User", { exact: true }).fill("releases");
+    await p.getByRole("button", { name: "Make the key" }).click();
+    await p.getByLabel("The secret of the key").evaluate((e) => (e.value = `sk_${"0123456789abcdef".repeat(4)}`)); // that of no key
+  }],
+  usage: ["/ui/usage?days=7", (p) => p.locator("canvas").nth(5).waitFor()],
+  template: ["/ui/templates?template=data", (p) => p.getByText("Limits of a sandbox").waitFor()],
+  packages: ["/ui/templates?template=base&view=packages", (p) => p.getByLabel("Find a package").waitFor({ timeout: 120_000 })],
+  servers: [`/ui/servers?thread=${thread}`, (p) => p.getByRole("list", { name: "Servers" }).getByText("serving").waitFor()],
   overview: ["/ui/overview", async (p) => {
     await p.getByRole("heading", { name: "Execs a minute" }).waitFor();
     await p.getByRole("group", { name: "Sandboxes" }).waitFor();

@@ -54,7 +54,7 @@ test("the pages of audit and approvals, and the library of plots, are chunks of 
 
 test("the pages of tools, skills and plugins are chunks of their own, and Markdown is parsed in a worker", async () => {
   const first = new Set([...filesOf("index.html"), ...filesOf("src/pages/threads/ThreadsPage.tsx")]);
-  for (const part of ["src/pages/tools/ToolsPage.tsx", "src/pages/skills/SkillsPage.tsx", "src/pages/plugins/PluginsPage.tsx", "src/pages/tools/LoggedIn.tsx"]) {
+  for (const part of ["src/pages/tools/ToolsPage.tsx", "src/pages/skills/SkillsPage.tsx", "src/pages/plugins/PluginsPage.tsx", "src/pages/tools/LoggedIn.tsx", ...["secrets/Secrets", "keys/Keys", "usage/Usage", "templates/Templates", "servers/Servers"].map((p) => `src/pages/${p}Page.tsx`)]) {
     assert.ok(manifest[part].isDynamicEntry, part);
     assert.ok(!first.has(manifest[part].file), part);
   }

@@ -78,7 +78,7 @@ rules:
     reason: a person has to agree
 END
 chmod 644 "$work/extensions.json" "$work/policy.yaml"
-serve keys SKERRY_AUTH=keys SKERRY_EXTENSIONS="$work/extensions.json" SKERRY_POLICY="$work/policy.yaml" SKERRY_PLUGINS_FOLDERS="$PWD/testdata/knowledge-work-plugins"
+serve keys SKERRY_AUTH=keys SKERRY_EXTENSIONS="$work/extensions.json" SKERRY_POLICY="$work/policy.yaml" SKERRY_LIMITS_USERS='{"*": {tool_calls_per_day: 100000, tool_calls_per_minute: 60000}}' SKERRY_PLUGINS_FOLDERS="$PWD/testdata/knowledge-work-plugins"
 serve open SKERRY_AUTH=none
 export SKERRY_SERVER=${servers[0]} SKERRY_OPEN_SERVER=${servers[1]} SKERRY_LOG=$work/log-keys
 ln -sfn "$SKERRY_CACHE/console/node_modules" console/node_modules

@@ -1,5 +1,5 @@
-import { Link, Outlet, useRouter } from "@tanstack/react-router";
-import { useState } from "react";
+import { Link, Outlet, useLocation, useRouter } from "@tanstack/react-router";
+import { useEffect, useRef, useState } from "react";
 import { navOf } from "../pages";
 import { session, usePrincipal } from "../session/session";
 import { Button } from "../ui/Button";
@@ -18,7 +18,11 @@ export function Shell() {
   const me = usePrincipal();
   const router = useRouter();
   const [chosen, choose] = useState<Theme>(theme());
-  const nav = navOf(me.role);
+  const nav = navOf(me);
+  const bar = useRef<HTMLElement>(null);
+  const { pathname } = useLocation();
+  // On a phone the entries are a line that scrolls.
+  useEffect(() => bar.current?.querySelector('[data-status="active"]')?.scrollIntoView({ block: "nearest", inline: "nearest" }), [pathname]);
   const logout = () => {
     session.logout();
     void router.navigate({ to: "/login", search: {} });
@@ -32,7 +36,7 @@ export function Shell() {
         <Link to="/" className="brand">
           <Mark /> Skerry
         </Link>
-        <nav aria-label="Pages">
+        <nav aria-label="Pages" ref={bar}>
           {nav.map((n) => (
             <Link key={n.to} to={n.to} activeOptions={{ exact: false, includeSearch: false }}>
               {n.label}

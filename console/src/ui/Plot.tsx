@@ -22,6 +22,8 @@ export interface PlotProps {
   step?: number;
   height?: number;
   format?: (n: number) => string;
+  /** A time in words: with the minute when absent. */
+  when?: (seconds: number) => string;
   /** Called with a span that was chosen with the pointer or by keys, in Unix seconds. */
   onSelect?: (from: number, until: number) => void;
 }
@@ -37,7 +39,7 @@ export function moment(seconds: number): string {
 
 /** Numbers over time: a picture, the same for keys and screen readers, and a table. */
 export function Plot(props: PlotProps) {
-  const { label, summary, times, series, step = 0, height = 132, format = plain, onSelect } = props;
+  const { label, summary, times, series, step = 0, height = 132, format = plain, when = moment, onSelect } = props;
   const [chosen, choose] = useState<{ anchor: number; at: number }>();
   const box = useRef<HTMLDivElement>(null);
   const help = useId();
@@ -59,7 +61,7 @@ export function Plot(props: PlotProps) {
   };
   const said = (i: number) => series.map((s) => `${s.label} ${s.values[i] === null || s.values[i] === undefined ? "none" : format(s.values[i])}`).join(", ");
   const words =
-    chosen === undefined ? "" : low === high ? `${moment(times[low] ?? 0)}: ${said(low)}` : `${moment(times[low] ?? 0)} to ${moment((times[high] ?? 0) + step)}, ${high - low + 1} spans`;
+    chosen === undefined ? "" : low === high ? `${when(times[low] ?? 0)}: ${said(low)}` : `${when(times[low] ?? 0)} to ${when((times[high] ?? 0) + step)}, ${high - low + 1} spans`;
   return (
     <figure className="plot">
       <div
@@ -109,7 +111,7 @@ export function Plot(props: PlotProps) {
               <tbody>
                 {times.map((t, i) => (
                   <tr key={t}>
-                    <th scope="row">{moment(t)}</th>
+                    <th scope="row">{when(t)}</th>
                     {series.map((s) => (
                       <td key={s.label} className="num">
                         {s.values[i] === null || s.values[i] === undefined ? "" : format(s.values[i])}

@@ -5,6 +5,7 @@ import { session, usePrincipal, type Principal } from "../../session/session";
 import { Choice } from "../../ui/Choice";
 import { Failure } from "../../ui/Failure";
 import { bytes, Time } from "../../ui/format";
+import { Limits, share, type Limit } from "../../ui/limits";
 import { Plot, type PlotSeries } from "../../ui/Plot";
 import { Skeleton } from "../../ui/Skeleton";
 import { useTitle } from "../../ui/title";
@@ -33,14 +34,6 @@ interface Overview {
   series: { name: string; kind: "level" | "count"; values: number[] }[];
 }
 
-interface Limit {
-  limit: string;
-  scope: string;
-  who?: string;
-  max: number;
-  used?: number;
-}
-
 interface Check {
   name: string;
   ok: boolean;
@@ -67,7 +60,7 @@ export function OverviewPage() {
       </div>
       <Tenant me={me} />
       {me.operator && <Server span={window ?? "hour"} />}
-      <Limits />
+      <NearLimits />
     </div>
   );
 }
@@ -256,34 +249,20 @@ function short(n: number): string {
 }
 
 /** Bounds of which half and more is taken. */
-function Limits() {
+function NearLimits() {
   const usage = useQuery({
     queryKey: ["overview", "limits"],
     queryFn: ({ signal }) => session.client.call<{ limits: Limit[] }>({ method: "GET", path: "/api/usage" }, { signal }),
     refetchInterval: 30_000,
     retry: false,
   });
-  const near = usage.data?.limits.filter((l) => l.used !== undefined && l.max > 0 && l.used * 2 >= l.max).toSorted((a, b) => (b.used ?? 0) / b.max - (a.used ?? 0) / a.max) ?? [];
+  const near = usage.data?.limits.filter((l) => share(l) >= 0.5).toSorted((a, b) => share(b) - share(a)) ?? [];
   if (usage.isError || usage.isPending) return null;
   return (
     <section className="panel" aria-label="Limits">
       <h2>Limits near their end</h2>
       {near.length === 0 && <p className="hint">{usage.data.limits.length === 0 ? "This server sets you no limits." : "Of none is half taken."}</p>}
-      {near.length > 0 && (
-        <div className="meters">
-          {near.map((l) => (
-            <div className="meter" key={`${l.limit} ${l.scope} ${l.who ?? ""}`}>
-              <span className="meter-name">
-                {l.limit} of the {l.scope} <bdi>{l.who}</bdi>
-              </span>
-              <span className="num">
-                {number.format(l.used ?? 0)} of {number.format(l.max)}
-              </span>
-              <meter aria-label={`${l.limit} of the ${l.scope}`} min={0} max={1} high={0.9} value={Math.min(1, (l.used ?? 0) / l.max)} />
-            </div>
-          ))}
-        </div>
-      )}
+      {near.length > 0 && <Limits list={near} />}
     </section>
   );
 }

@@ -7,6 +7,7 @@ import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
 import { bytes, Time } from "../../ui/format";
 import { Grid, type Columns } from "../../ui/Grid";
+import { Meter } from "../../ui/Meter";
 import { Skeleton } from "../../ui/Skeleton";
 import { useOwned } from "./owned";
 
@@ -134,17 +135,6 @@ function Meters({ metrics, error }: { metrics: SandboxMetrics | undefined; error
       <Meter name="CPU" value={cores ?? 0} most={limit} text={cores === undefined ? "…" : `${cores.toFixed(2)} of ${limit} cores`} />
       <Meter name="Memory" value={metrics.memory_bytes} most={metrics.memory_limit_bytes} text={`${bytes(metrics.memory_bytes)} of ${bytes(metrics.memory_limit_bytes)}`} />
       <Meter name="Processes" value={metrics.pids} most={metrics.pids_limit} text={`${metrics.pids} of ${metrics.pids_limit}`} />
-    </div>
-  );
-}
-
-function Meter({ name, value, most, text }: { name: string; value: number; most: number; text: string }) {
-  const share = most > 0 ? Math.min(1, value / most) : 0;
-  return (
-    <div className="meter">
-      <span className="meter-name">{name}</span>
-      <span className="num">{text}</span>
-      <meter aria-label={`${name}: ${text}`} min={0} max={1} high={0.9} value={share} />
     </div>
   );
 }

@@ -823,6 +823,10 @@ class Secret(Model):
     """
     It may be in the environment of an exec (env_secrets)
     """
+    last_used_at: AwareDatetime | None = None
+    """
+    To half a minute; absent when never, and for files and variables
+    """
     name: str
     scope: str
     """
@@ -891,6 +895,68 @@ class ServerOverview(Model):
     Ends of the steps, in Unix seconds, the oldest first
     """
     version: str
+
+
+class ServerReport(Model):
+    draining: bool
+    execs: int
+    """
+    That run
+    """
+    max_sandboxes: int
+    """
+    0: no bound
+    """
+    pools: list[PoolLevels]
+    queue: int
+    """
+    Requests that wait for a place
+    """
+    sandboxes: dict[str, int]
+    """
+    Of threads, by state
+    """
+    threads: int
+    """
+    That it has: those with a sandbox, and those of requests under way
+    """
+    version: str
+
+
+class ServerStatus(Model):
+    address: str | None = None
+    """
+    Where its API listens
+    """
+    id: str
+    """
+    Of its process: it has another one after a restart
+    """
+    peer_address: str | None = None
+    """
+    Where servers of other machines reach it
+    """
+    report: ServerReport | None = None
+    """
+    What it says of itself; absent when it is silent, or of a version that says nothing
+    """
+    seen_at: AwareDatetime | None = None
+    """
+    When it answered; absent when it is silent
+    """
+    slot: int
+    """
+    Its place in the data folder, from 1
+    """
+    started_at: AwareDatetime
+    state: str
+    """
+    draining: it is stopping, and takes no new work; silent: its process is there, and does not answer
+    """
+    this: bool
+    """
+    It is the one that answers
+    """
 
 
 class Skill(Model):
@@ -1604,6 +1670,14 @@ class PageProcess(Model):
     """
 
 
+class PageServerStatus(Model):
+    items: list[ServerStatus]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
 class PageToolDrift(Model):
     items: list[ToolDrift]
     next_cursor: str | None = None
@@ -1741,6 +1815,10 @@ class Template(Model):
     description: str
     env: dict[str, str] | None = None
     idle_timeout_s: int
+    image: str | None = None
+    """
+    What the driver starts: a reference, or a folder of the host; for operators
+    """
     interpreters: dict[str, Interpreter] | None = None
     javascript: str | None = None
     languages: list[str]

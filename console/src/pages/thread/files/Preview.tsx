@@ -5,6 +5,7 @@ import { Button } from "../../../ui/Button";
 import { Empty } from "../../../ui/Empty";
 import { Failure } from "../../../ui/Failure";
 import { bytes, Time } from "../../../ui/format";
+import { save } from "../../../ui/save";
 import { Skeleton } from "../../../ui/Skeleton";
 import { rasterType } from "./raster";
 import type { Owned } from "../owned";
@@ -18,19 +19,9 @@ async function blobOf({ thread }: Owned, path: string, type: string, signal?: Ab
   return new Blob(parts, { type });
 }
 
-/** Saves a file. Its type says nothing, so that no browser opens it as a page of ours. */
-async function save(owned: Owned, path: string): Promise<void> {
-  const url = URL.createObjectURL(await blobOf(owned, path, "application/octet-stream"));
-  const a = document.createElement("a");
-  a.href = url;
-  a.download = path.slice(path.lastIndexOf("/") + 1);
-  a.click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
-}
-
 export function Preview({ owned, entry }: { owned: Owned; entry: FileEntry }) {
-  const download = useMutation({ mutationFn: () => save(owned, entry.path) });
   const name = entry.path.slice(entry.path.lastIndexOf("/") + 1);
+  const download = useMutation({ mutationFn: async () => save(await blobOf(owned, entry.path, "application/octet-stream"), name) });
   return (
     <>
       <div className="detail-head">
