@@ -34,7 +34,7 @@ func (t threadTree) Write(ctx context.Context, at string, r io.Reader) (int64, e
 
 // writeDescribed is Write with metadata.
 func (t threadTree) writeDescribed(ctx context.Context, at string, r io.Reader, described map[string]string) (int64, error) {
-	w, err := t.files.WriteDescribed(ctx, at, r, described)
+	w, err := t.files.WriteWith(ctx, at, r, paths.Writing{Described: described})
 	return w.Added, err
 }
 

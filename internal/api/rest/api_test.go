@@ -188,6 +188,28 @@ func TestContent(t *testing.T) {
 	}
 }
 
+// TestPutContentConditions writes only when the file is what the caller knows.
+func TestPutContentConditions(t *testing.T) {
+	t.Parallel()
+	h := handler(t, filesWorld(t))
+	u := filesURL + "/content" + at("workspace/notes.txt")
+	if rec := send(h, "PUT", u, "mine", "If-None-Match: *"); rec.Code != 201 {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	tag := send(h, "GET", u, "").Header().Get("ETag")
+	wantProblem(t, send(h, "PUT", u, "another", "If-None-Match: *"), 412, "conflict")
+	wantProblem(t, send(h, "PUT", u, "another", `If-None-Match: "x"`), 400, "invalid")
+	wantProblem(t, send(h, "PUT", u, "another", `If-Match: "x", "y"`), 412, "conflict")
+	if rec := send(h, "PUT", u, "edited", `If-Match: "x", `+tag); rec.Code != 200 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	wantProblem(t, send(h, "PUT", u, "from the version before", "If-Match: "+tag), 412, "conflict")
+	wantProblem(t, send(h, "PUT", filesURL+"/content"+at("workspace/none"), "x", "If-Match: "+tag), 412, "conflict")
+	if rec := send(h, "GET", u, ""); rec.Body.String() != "edited" {
+		t.Errorf("%q was written all the same", rec.Body)
+	}
+}
+
 // TestUploadBeyondJSON streams more than a JSON body may have, over a real connection, and a body that
 // breaks off.
 func TestUploadBeyondJSON(t *testing.T) {

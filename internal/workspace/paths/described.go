@@ -37,13 +37,13 @@ func CheckDescription(described map[string]string) error {
 	return nil
 }
 
-// WriteDescribed is Write of a file with a description, which takes its place together with the bytes. Without one the file has
-// none, whatever was there before. NotSupported: the file system keeps none.
-func (f *FS) WriteDescribed(ctx context.Context, name string, r io.Reader, described map[string]string) (Written, error) {
-	if err := CheckDescription(described); err != nil {
+// WriteWith is Write of a whole file with a description, which takes its place together with the bytes, or under conditions.
+// NotSupported: the file system keeps no descriptions. ErrChanged: a condition is not met, and nothing was written.
+func (f *FS) WriteWith(ctx context.Context, name string, r io.Reader, w Writing) (Written, error) {
+	if err := CheckDescription(w.Described); err != nil {
 		return Written{}, err
 	}
-	return f.write(ctx, name, r, false, described)
+	return f.write(ctx, name, r, false, w)
 }
 
 // describe sets the description of a file that is being made.

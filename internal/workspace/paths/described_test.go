@@ -14,7 +14,7 @@ import (
 func TestDescribed(t *testing.T) {
 	f, host := thread(t)
 	write := func(name string, described map[string]string) error {
-		_, err := f.WriteDescribed(t.Context(), ws+"/"+name, strings.NewReader("x"), described)
+		_, err := f.WriteWith(t.Context(), ws+"/"+name, strings.NewReader("x"), Writing{Described: described})
 		return err
 	}
 	if err := write("a", map[string]string{"author": "me", "empty": ""}); err != nil {

@@ -1,7 +1,6 @@
 package paths
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -29,15 +28,8 @@ func (f *File) Close() error { return f.f.Close() }
 // Entry describes the file as it was when it was opened. Path has no symbolic links.
 func (f *File) Entry() Entry { return entry(f.path, f.info) }
 
-// ETag changes when the content does: it is made of inode, size and the times of the last change,
-// the second of which the sandbox cannot set.
-func (f *File) ETag() string {
-	st, ok := f.info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fmt.Sprintf(`"%x-%x"`, f.info.Size(), f.info.ModTime().UnixNano())
-	}
-	return fmt.Sprintf(`"%x-%x-%x-%x"`, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano())
-}
+// ETag changes when the content does: see etag.
+func (f *File) ETag() string { return etag(f.info) }
 
 func entry(virtual string, info fs.FileInfo) Entry {
 	return Entry{Path: virtual, IsDir: info.IsDir(), Bytes: entryBytes(info), Mode: modeText(info.Mode()), ModifiedAt: info.ModTime().UTC()}

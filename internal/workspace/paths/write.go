@@ -20,10 +20,10 @@ import (
 // instead (not atomically; a failure takes back what was added). A symbolic link is followed when
 // it leads to a place inside. QuotaExceeded when the thread's files would exceed the limit.
 func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Written, error) {
-	return f.write(ctx, name, r, add, nil)
+	return f.write(ctx, name, r, add, Writing{})
 }
 
-func (f *FS) write(ctx context.Context, name string, r io.Reader, add bool, described map[string]string) (Written, error) {
+func (f *FS) write(ctx context.Context, name string, r io.Reader, add bool, w Writing) (Written, error) {
 	if f.spool.wanted(r) {
 		body, err := f.spool.body(f.spool.incoming(ctx, r, f.disk.most, f.disk.most > 0))
 		if err != nil {
@@ -46,6 +46,9 @@ func (f *FS) write(ctx context.Context, name string, r io.Reader, add bool, desc
 	if p.info != nil && !p.info.Mode().IsRegular() {
 		return Written{}, notRegular(p.virtual)
 	}
+	if err := w.met(p); err != nil {
+		return Written{}, err
+	}
 	room, err := f.disk.room(ctx)
 	if err != nil {
 		return Written{}, err
@@ -58,7 +61,7 @@ func (f *FS) write(ctx context.Context, name string, r io.Reader, add bool, desc
 	if p.info != nil {
 		body.left += freed(p.info) // when the new file has taken its place
 	}
-	n, err := f.create.replace(p, body, 0o644, described)
+	n, err := f.create.replace(p, checkedReader{body, w, p}, 0o644, w.Described)
 	if err != nil {
 		return Written{}, err
 	}

@@ -79,7 +79,7 @@ func (g *Guard) preflight(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
 	w.Header().Set("Access-Control-Allow-Headers",
-		"Authorization, X-API-Key, On-Behalf-Of, Idempotency-Key, Idempotency-Age, Content-Type, Last-Event-ID, X-Request-Id, Skerry-Thread, Range, If-None-Match")
+		"Authorization, X-API-Key, On-Behalf-Of, Idempotency-Key, Idempotency-Age, Content-Type, Last-Event-ID, X-Request-Id, Skerry-Thread, Range, If-Match, If-None-Match")
 	w.Header().Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -45,6 +46,13 @@ type transferred struct {
 	Detail   string  `json:"detail,omitempty"`
 }
 
+// putIn names a file that is written, and says what the caller knows of it.
+type putIn struct {
+	PathIn
+	IfMatch     []string `header:"If-Match" maxItems:"64" doc:"ETags of GET …/files/content, one of which the file has to have; *: it has to be there"`
+	IfNoneMatch []string `header:"If-None-Match" maxItems:"1" doc:"*: the file must not be there"`
+}
+
 func (s transferRoutes) add() {
 	const files = "/api/threads/{thread}/files"
 	op := s.binaryOp(route.On(http.MethodGet, files+"/content", "getContent", route.TagFiles, route.Agents.At(route.FileReader), "A file's bytes; ranges and ETag"))
@@ -52,6 +60,8 @@ func (s transferRoutes) add() {
 	op = s.binaryOp(route.On(http.MethodHead, files+"/content", "headContent", route.TagFiles, route.Agents.At(route.FileReader), "Size and ETag of a file"))
 	route.Register(s.api, op, s.content)
 	op = route.On(http.MethodPut, files+"/content", "putContent", route.TagFiles, route.Agents.At(route.FileWriter).Taking(route.AnyType), "Write a file's bytes: 201 when it is new; streamed, any size up to the quota")
+	op.Description = "With If-Match or If-None-Match the file is written only when it still is what the caller knows, else the answer is 412 with the code conflict, and nothing was written. " +
+		"The server looks before it takes the bytes and again when it has them all. A program in the sandbox that writes at that very moment is not seen."
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: route.Binary()}}}
 	route.Register(s.api, route.Also[paths.Written](s.api, op, "201", "The file is new"), s.putContent)
 	op = route.On(http.MethodPost, files+"/upload", "uploadFiles", route.TagFiles, route.Agents.At(route.FileWriter).Taking("multipart/form-data"),
@@ -122,11 +132,21 @@ func (w plainErrors) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-func (s transferRoutes) putContent(ctx context.Context, in *PathIn) (*route.StatusBody[paths.Written], error) {
+func (s transferRoutes) putContent(ctx context.Context, in *putIn) (*route.StatusBody[paths.Written], error) {
 	r := exchange.Of(ctx).Request
+	if len(in.IfNoneMatch) > 0 && !slices.Equal(in.IfNoneMatch, []string{"*"}) {
+		return nil, sandbox.InvalidField("If-None-Match", "has to be *: nothing may be there")
+	}
+	with := paths.Writing{Absent: len(in.IfNoneMatch) > 0}
+	for _, tag := range in.IfMatch {
+		with.Match = append(with.Match, strings.TrimSpace(tag))
+	}
 	w, err := service.Put(ctx, s.files, exchange.CallerOf(ctx), in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
-		return f.Write(ctx, in.Path, exchange.Body(r.Body), false)
+		return f.WriteWith(ctx, in.Path, exchange.Body(r.Body), with)
 	})
+	if errors.Is(err, paths.ErrChanged) {
+		return nil, problem.Of(ctx, err).WithStatus(http.StatusPreconditionFailed)
+	}
 	if err != nil {
 		return nil, err
 	}
