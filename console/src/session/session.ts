@@ -91,13 +91,13 @@ export const session = {
     acting.set(user, known);
     return known;
   },
-  /** Asks for what is no JSON, such as an export. */
-  open(request: Request, signal: AbortSignal): Promise<Response> {
-    return new Transport(options()).send(request, signal);
+  /** Asks for what is no JSON, such as an export; for another user than the caller it acts for that one. */
+  open(request: Request, signal: AbortSignal, of?: string): Promise<Response> {
+    return new Transport(options(of === state.principal?.user ? undefined : of)).send(request, signal);
   },
   /** Asks for JSON whose numbers a person has to see as they are: JavaScript rounds those of more than 15 digits. */
-  async exact<T>(request: Request, signal: AbortSignal): Promise<T> {
-    return parseExact<T>(await (await session.open(request, AbortSignal.any([signal, AbortSignal.timeout(60_000)]))).text());
+  async exact<T>(request: Request, signal: AbortSignal, of?: string): Promise<T> {
+    return parseExact<T>(await (await session.open(request, AbortSignal.any([signal, AbortSignal.timeout(60_000)]), of)).text());
   },
   /** What to do when the session ends by itself. */
   onExpired(run: () => void): void {

@@ -41,8 +41,8 @@ export function filterOf(s: AuditSearch, now: number): Query {
   return out;
 }
 
-export function listRecords(filter: Query, cursor: string | undefined, signal: AbortSignal): Promise<RecordPage> {
-  return session.exact<RecordPage>({ method: "GET", path: "/api/audit", query: { limit: 200, ...filter, cursor } }, signal);
+export function listRecords(filter: Query, cursor: string | undefined, signal: AbortSignal, of?: string): Promise<RecordPage> {
+  return session.exact<RecordPage>({ method: "GET", path: "/api/audit", query: { limit: 200, ...filter, cursor } }, signal, of);
 }
 
 /** One thing that was done: its attempt, its result, and what it led to. */

@@ -60,6 +60,9 @@ export function ThreadPage() {
             <Link to="/threads/$thread" params={{ thread }} activeOptions={{ exact: true, includeSearch: false }}>
               Execs
             </Link>
+            <Link to="/threads/$thread/timeline" params={{ thread }} activeOptions={{ includeSearch: false }}>
+              Timeline
+            </Link>
             {owned.of === undefined && (
               <Link to="/threads/$thread/terminal" params={{ thread }} activeOptions={{ includeSearch: false }}>
                 Terminal

@@ -2,6 +2,8 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import type { Owned } from "./owned";
 
+const timelineEveryMs = 1_000;
+
 /** Asks anew for what the thread's stream of events says has changed. */
 export function useThreadEvents({ thread, known: key }: Owned, enabled: boolean): void {
   const known = useQueryClient();
@@ -9,19 +11,32 @@ export function useThreadEvents({ thread, known: key }: Owned, enabled: boolean)
     if (!enabled) return;
     const stop = new AbortController();
     const renew = (part: string) => void known.invalidateQueries({ queryKey: [...key, part] });
+    // Many records may come at once, and each look asks for all that are new.
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const renewTimeline = () =>
+      (timer ??= setTimeout(() => {
+        timer = undefined;
+        renew("timeline");
+      }, timelineEveryMs));
     void (async () => {
       try {
         for await (const event of thread.events("", { signal: stop.signal })) {
           if (event.kind === "exec.started" || event.kind === "exec.ended") {
             renew("execs");
             renew("info");
-          } else if (event.kind === "files.changed") renew("files");
-          else if (event.kind === "started" || event.kind === "reset") void known.invalidateQueries({ queryKey: key });
+            renewTimeline();
+          } else if (event.kind === "files.changed") {
+            renew("files");
+            renewTimeline();
+          } else if (event.kind === "started" || event.kind === "reset") void known.invalidateQueries({ queryKey: key });
         }
       } catch {
         // The page's own questions say what is wrong; without events, it is only less quick.
       }
     })();
-    return () => stop.abort();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+    };
   }, [thread, key, enabled, known]);
 }

@@ -3,6 +3,13 @@ import { app } from "../../routes";
 
 const text = (v: unknown): string | undefined => (typeof v === "string" && v !== "" && v.length <= 4096 ? v : undefined);
 
+/** A moment of an address, as the server takes it. */
+function moment(v: unknown): string | undefined {
+  const t = text(v);
+  const at = t === undefined || t.length > 40 ? Number.NaN : Date.parse(t);
+  return Number.isNaN(at) ? undefined : new Date(at).toISOString();
+}
+
 function chosenExec(s: Record<string, unknown>): { exec?: string } {
   const exec = text(s["exec"]);
   return exec === undefined ? {} : { exec };
@@ -25,6 +32,23 @@ const execs = createRoute({
   path: "/",
   validateSearch: chosenExec,
   component: lazyRouteComponent(() => import("./Execs"), "Execs"),
+});
+
+export interface TimelineSearch {
+  from?: string;
+  to?: string;
+  view?: "list";
+}
+
+const timeline = createRoute({
+  getParentRoute: () => thread,
+  path: "/timeline",
+  validateSearch: (s: Record<string, unknown>): TimelineSearch => {
+    const from = moment(s["from"]);
+    const to = moment(s["to"]);
+    return { ...(from === undefined ? {} : { from }), ...(to === undefined || (from !== undefined && to <= from) ? {} : { to }), ...(s["view"] === "list" ? { view: "list" } : {}) };
+  },
+  component: lazyRouteComponent(() => import("./timeline/Timeline"), "Timeline"),
 });
 
 const terminal = createRoute({
@@ -50,4 +74,4 @@ const files = createRoute({
   component: lazyRouteComponent(() => import("./files/Files"), "Files"),
 });
 
-export const threadPage = { route: thread.addChildren([execs, terminal, processes, files]) };
+export const threadPage = { route: thread.addChildren([execs, timeline, terminal, processes, files]) };
