@@ -1,6 +1,7 @@
 import { Fragment, useEffect, useState, type ReactNode } from "react";
 import { Shown } from "./Shown";
 import { Skeleton } from "./Skeleton";
+import { ask } from "./worker";
 import "./markdown.css";
 
 /** What is used of a node of the tree (mdast). */
@@ -26,27 +27,6 @@ const patienceMs = 2_000;
 
 type Parsed = { tree: Node; lines: null } | { tree: null; lines: string };
 
-/** Parses a text in a worker of its own, which has two seconds. */
-function parse(text: string, done: (tree: Node | undefined) => void): () => void {
-  const worker = new Worker(new URL("./markdown.worker.ts", import.meta.url), { type: "module" });
-  const end = (tree: Node | undefined) => {
-    clearTimeout(timer);
-    worker.terminate();
-    done(tree);
-  };
-  const timer = setTimeout(() => end(undefined), patienceMs);
-  worker.onmessage = (e: MessageEvent<Node>) => end(e.data);
-  worker.onerror = (e) => {
-    e.preventDefault();
-    end(undefined);
-  };
-  worker.postMessage(text);
-  return () => {
-    clearTimeout(timer);
-    worker.terminate();
-  };
-}
-
 /**
  * A text of a stranger in Markdown. HTML in it is text, an image is its description and its address, and a link is its text
  * and its address: the page follows none. Headings begin below that of what it is part of.
@@ -59,7 +39,8 @@ export function Markdown({ text, label }: { text: string; label: string }) {
       set({ tree: null, lines: text });
       return undefined;
     }
-    return parse(text, (tree) => set(tree === undefined ? { tree: null, lines: text } : { tree, lines: null }));
+    const worker = new Worker(new URL("./markdown.worker.ts", import.meta.url), { type: "module" });
+    return ask<Node>(worker, text, patienceMs, (tree) => set(tree === undefined ? { tree: null, lines: text } : { tree, lines: null }));
   }, [text]);
   if (parsed === undefined) return <Skeleton rows={8} label="The text is loading" />;
   if (parsed.tree === null) {

@@ -49,7 +49,7 @@ export function Output({ parts, label, running = false }: { parts: Part[]; label
 }
 
 /** Adds a text, and drops the oldest beyond what is shown. */
-function add(parts: Part[], stream: Part["stream"], text: string): Part[] {
+export function add(parts: Part[], stream: Part["stream"], text: string): Part[] {
   const last = parts.at(-1);
   const out = last?.stream === stream ? [...parts.slice(0, -1), { stream, text: last.text + text }] : [...parts, { stream, text }];
   let size = out.reduce((n, p) => n + p.text.length, 0);

@@ -74,6 +74,12 @@ export function ThreadPage() {
             <Link to="/threads/$thread/files" params={{ thread }} activeOptions={{ includeSearch: false }}>
               Files
             </Link>
+            <Link to="/threads/$thread/contexts" params={{ thread }} activeOptions={{ includeSearch: false }}>
+              Contexts
+            </Link>
+            <Link to="/threads/$thread/agent" params={{ thread }} activeOptions={{ includeSearch: false }}>
+              Agent
+            </Link>
           </nav>
           <Outlet />
         </>

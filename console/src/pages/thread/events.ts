@@ -24,11 +24,13 @@ export function useThreadEvents({ thread, known: key }: Owned, enabled: boolean)
           if (event.kind === "exec.started" || event.kind === "exec.ended") {
             renew("execs");
             renew("info");
+            renew("contexts");
             renewTimeline();
           } else if (event.kind === "files.changed") {
             renew("files");
             renewTimeline();
-          } else if (event.kind === "started" || event.kind === "reset") void known.invalidateQueries({ queryKey: key });
+          } else if (event.kind === "tools.changed" || event.kind === "skills.changed" || event.kind === "prompt.changed") renew("agent");
+          else if (event.kind === "started" || event.kind === "reset") void known.invalidateQueries({ queryKey: key });
         }
       } catch {
         // The page's own questions say what is wrong; without events, it is only less quick.

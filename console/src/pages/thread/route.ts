@@ -74,4 +74,20 @@ const files = createRoute({
   component: lazyRouteComponent(() => import("./files/Files"), "Files"),
 });
 
-export const threadPage = { route: thread.addChildren([execs, timeline, terminal, processes, files]) };
+const contexts = createRoute({
+  getParentRoute: () => thread,
+  path: "/contexts",
+  validateSearch: (s: Record<string, unknown>): { context?: string } => {
+    const context = text(s["context"]);
+    return context === undefined || context.length > 128 ? {} : { context };
+  },
+  component: lazyRouteComponent(() => import("./contexts/Contexts"), "Contexts"),
+});
+
+const agent = createRoute({
+  getParentRoute: () => thread,
+  path: "/agent",
+  component: lazyRouteComponent(() => import("./Agent"), "Agent"),
+});
+
+export const threadPage = { route: thread.addChildren([execs, timeline, terminal, processes, files, contexts, agent]) };
