@@ -9,6 +9,11 @@ await exec(thread, "python3 - <<'E'\nfor step in ('fetch', 'clean', 'summarise')
 await exec(thread, "python3 -c 'import missing_module'");
 await exec(thread, "ls -la /mnt/user-data/outputs");
 await put(thread, "/mnt/user-data/workspace/notes.md", "# Ticket 88\n\nThe export lacks two columns. The report is in outputs/report.csv.\n");
+await put(thread, "/mnt/user-data/outputs/analysis.ipynb", JSON.stringify({ nbformat: 4, nbformat_minor: 5, metadata: {}, cells: [
+  { cell_type: "markdown", metadata: {}, source: "# Open issues by customer\n\nFrom the export of this week." },
+  { cell_type: "code", metadata: {}, execution_count: 1, source: "import pandas as pd\nreport = pd.read_csv('report.csv')\nreport", outputs: [{ output_type: "execute_result", execution_count: 1, metadata: {}, data: { "text/plain": "  customer  open\n0      ada     3\n1    grace     1", "text/html": "<table></table>" } }] },
+] }));
+const context = await api("POST", `/api/threads/${thread}/contexts`, { body: { language: "python" } });
 await api("PUT", `/api/threads/${thread}/sandbox`, { body: { labels: { team: "support", priority: "high" } } });
 for (const [id, labels] of [["research-2231", { team: "research" }], ["research-2232", { team: "research" }], ["nightly-report", { team: "finance", schedule: "nightly" }]]) {
   await exec(id, "true");
@@ -122,6 +127,21 @@ const pages = {
     await p.keyboard.type("python3 -c 'print(6 * 7)'; ls /mnt\n");
     await p.locator(".xterm-rows").getByText("user-data").last().waitFor();
   }],
+  timeline: [`/ui/threads/grace-islands/timeline?of=grace`, (p) => p.locator(".waterfall-call").nth(4).waitFor()],
+  table: [`/ui/threads/${thread}/files?path=/mnt/user-data/outputs/report.csv`, (p) => p.getByRole("table", { name: "Table" }).getByText("grace").waitFor()],
+  notebook: [`/ui/threads/${thread}/files?path=/mnt/user-data/outputs/analysis.ipynb`, (p) => p.getByText("In [1]").waitFor()],
+  editor: [`/ui/threads/${thread}/files?path=/mnt/user-data/workspace/notes.md&edit=true`, async (p) => {
+    await p.getByRole("textbox", { name: "Text of the file" }).click();
+    await p.keyboard.press("Control+End");
+    await p.keyboard.type("The second export has them.\n");
+    await p.getByRole("button", { name: "Review changes" }).click();
+    await p.locator("ins").first().waitFor();
+  }],
+  contexts: [`/ui/threads/${thread}/contexts?context=${context.context_id}`, async (p) => {
+    await p.getByLabel("Code", { exact: true }).fill("import statistics\nopen_issues = [3, 1, 4]\nstatistics.mean(open_issues)");
+    await p.getByRole("button", { name: "Run", exact: true }).click();
+    await p.getByRole("list", { name: "Results" }).waitFor();
+  }],
   approvals: [`/ui/approvals?id=${asked.id}`, (p) => p.locator("ins").first().waitFor()],
   audit: ["/ui/audit?last=1h", async (p) => {
     await p.locator("canvas").waitFor();
@@ -146,6 +166,11 @@ for (const colorScheme of ["light", "dark"]) {
     await ready(page);
     await page.waitForTimeout(400);
     await page.screenshot({ path: `${out}/${name}-${colorScheme}.png` });
+    // Changes that are not saved would ask before the next page.
+    if (name === "editor") {
+      await page.getByRole("link", { name: "Close" }).click();
+      await page.getByRole("alertdialog").getByRole("button", { name: "Leave" }).click();
+    }
     if (name === "terminal") await page.getByRole("button", { name: "End terminal" }).click();
   }
   await close();

@@ -38,6 +38,27 @@ test("the terminal and the files are chunks of their own", async () => {
   }
 });
 
+test("the parts of one thread are chunks of their own, and the libraries of previews and of the editor come when they are needed", async () => {
+  const first = new Set([...filesOf("index.html"), ...filesOf("src/pages/threads/ThreadsPage.tsx"), ...filesOf("src/pages/thread/ThreadPage.tsx"), ...filesOf("src/pages/thread/files/Files.tsx")]);
+  const parts = ["timeline/Timeline", "contexts/Contexts", "files/Editor", "files/Sheet", "files/Notebook", "files/Pdf", "files/Page"].map((p) => `src/pages/thread/${p}.tsx`);
+  for (const part of parts) {
+    assert.ok(manifest[part].isDynamicEntry, part);
+    assert.ok(!first.has(manifest[part].file), part);
+  }
+  const text = (file) => readFile(new URL(file, dist), "utf8");
+  const marks = { "src/pages/thread/files/Editor.tsx": /cm-content/, "src/pages/thread/files/Pdf.tsx": /RenderingCancelledException/ };
+  for (const file of first) {
+    if (!file.endsWith(".js")) continue;
+    for (const mark of Object.values(marks)) assert.doesNotMatch(await text(file), mark, file);
+  }
+  for (const [part, mark] of Object.entries(marks)) {
+    const own = (await Promise.all(filesOf(part).filter((f) => f.endsWith(".js")).map(text))).join("");
+    assert.match(own, mark, `the mark of the library is not in ${part}`);
+  }
+  const workers = (await readdir(new URL("assets/", dist))).filter((f) => /^(sheet|pdf)\.worker.*\.js$/.test(f));
+  assert.equal(workers.length, 2, workers.join());
+});
+
 test("the pages of audit and approvals, and the library of plots, are chunks of their own", async () => {
   const first = new Set([...filesOf("index.html"), ...filesOf("src/pages/threads/ThreadsPage.tsx")]);
   for (const part of ["src/pages/audit/AuditPage.tsx", "src/pages/approvals/ApprovalsPage.tsx", "src/ui/PlotCanvas.tsx"]) {

@@ -1,6 +1,6 @@
 import { FlexRender, tableFeatures, useTable, type ColumnDef } from "@tanstack/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef } from "react";
+import { useEffect, useRef, type CSSProperties } from "react";
 
 const features = tableFeatures({});
 export type Features = typeof features;
@@ -17,10 +17,12 @@ interface Props<T extends object> {
   /** Called when the last rows come into sight. */
   onEnd?: () => void;
   rowHeight?: number;
+  /** Variables for the style of the shape, such as widths that are known from the rows alone. */
+  style?: CSSProperties;
 }
 
 /** A table of any number of rows, of which only those in sight are in the page. */
-export function Grid<T extends object>({ label, columns, rows, rowId, shape, selected, onEnd, rowHeight = 40 }: Props<T>) {
+export function Grid<T extends object>({ label, columns, rows, rowId, shape, selected, onEnd, rowHeight = 40, style }: Props<T>) {
   const scroller = useRef<HTMLDivElement>(null);
   const table = useTable({ features, columns, data: rows, getRowId: rowId });
   const model = table.getRowModel().rows;
@@ -31,7 +33,7 @@ export function Grid<T extends object>({ label, columns, rows, rowId, shape, sel
     if (onEnd !== undefined && last >= model.length - 20) onEnd();
   }, [last, model.length, onEnd]);
   return (
-    <div className={`grid ${shape}`} ref={scroller} role="table" aria-label={label} aria-rowcount={model.length + 1} tabIndex={0}>
+    <div className={`grid ${shape}`} style={style} ref={scroller} role="table" aria-label={label} aria-rowcount={model.length + 1} tabIndex={0}>
       <div role="rowgroup" className="grid-head">
         {table.getHeaderGroups().map((group) => (
           <div role="row" className="grid-row" key={group.id}>

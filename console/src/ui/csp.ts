@@ -1,5 +1,10 @@
 let allowed = false;
 
+/** What elements of style need under the policy of this page. */
+export function nonceOf(): string {
+  return document.querySelector<HTMLMetaElement>("meta[property=csp-nonce]")?.nonce ?? "";
+}
+
 /**
  * Lets a library style what it makes, under the policy of this page. Its elements of style get the nonce, and its attributes of
  * style become properties, which the policy allows. What comes as HTML never passes here, so the policy still refuses it.
@@ -9,7 +14,7 @@ let allowed = false;
 export function allowStyles(): void {
   if (allowed) return;
   allowed = true;
-  const nonce = document.querySelector<HTMLMetaElement>("meta[property=csp-nonce]")?.nonce ?? "";
+  const nonce = nonceOf();
   const create = document.createElement.bind(document) as (tag: string, options?: ElementCreationOptions) => HTMLElement;
   document.createElement = ((tag: string, options?: ElementCreationOptions) => {
     const made = create(tag, options);

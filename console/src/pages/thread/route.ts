@@ -64,12 +64,20 @@ const processes = createRoute({
   component: lazyRouteComponent(() => import("./Processes"), "Processes"),
 });
 
+export interface FilesSearch {
+  path?: string;
+  /** As text, where it could be shown as something else. */
+  as?: "text";
+  edit?: true;
+}
+
 const files = createRoute({
   getParentRoute: () => thread,
   path: "/files",
-  validateSearch: (s: Record<string, unknown>): { path?: string } => {
+  validateSearch: (s: Record<string, unknown>): FilesSearch => {
     const path = text(s["path"]);
-    return path === undefined || !path.startsWith("/") ? {} : { path };
+    if (path === undefined || !path.startsWith("/")) return {};
+    return { path, ...(s["as"] === "text" ? { as: "text" } : {}), ...(s["edit"] === true ? { edit: true } : {}) };
   },
   component: lazyRouteComponent(() => import("./files/Files"), "Files"),
 });

@@ -1,15 +1,21 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { SkerryError } from "@skerry/client";
-import { useRef, useState } from "react";
+import { lazy, Suspense, useRef, useState } from "react";
 import { DropZone } from "react-aria-components/DropZone";
 import { FileTrigger } from "react-aria-components/FileTrigger";
+import { Ask } from "../../../ui/Ask";
 import { Button } from "../../../ui/Button";
 import { Empty } from "../../../ui/Empty";
 import { Failure, messageOf } from "../../../ui/Failure";
+import { Skeleton } from "../../../ui/Skeleton";
 import { useOwned } from "../owned";
+import { changeable, createFile } from "./bytes";
 import { FileTree } from "./FileTree";
 import { Preview } from "./Preview";
+import "./files.css";
+
+const Editor = lazy(() => import("./Editor"));
 
 const route = getRouteApi("/app/threads/$thread/files");
 
@@ -28,7 +34,7 @@ function nameOf(file: File): string {
 
 export function Files() {
   const { thread } = route.useParams();
-  const { path } = route.useSearch();
+  const { path, as, edit } = route.useSearch();
   const navigate = route.useNavigate();
   const known = useQueryClient();
   const owned = useOwned(thread);
@@ -81,6 +87,18 @@ export function Files() {
           <FileTrigger allowsMultiple onSelect={(list) => list !== null && list.length > 0 && upload.mutate([...list])}>
             <Button isDisabled={upload.isPending}>{upload.isPending ? "Uploading…" : "Upload…"}</Button>
           </FileTrigger>
+          <Ask
+            label="New file…"
+            title="A new file"
+            field="Path"
+            value={`${target}/`}
+            yes="Create"
+            onDone={async (to) => {
+              await createFile(owned, to);
+              await known.invalidateQueries({ queryKey: [...owned.known, "files"] });
+              await navigate({ search: { path: to, edit: true } });
+            }}
+          />
           <span className="hint">
             or drop files here; they go to <code>{target.slice(writable.length + 1) || "/"}</code>
           </span>
@@ -99,18 +117,38 @@ export function Files() {
         <FileTree owned={owned} selected={path} onSelect={select} />
       </DropZone>
       <div className="files-view">
-        {path === undefined && (
-          <Empty title="Choose a file">
-            <p>Its text or image is shown here. Nothing that a sandbox wrote is run by this page.</p>
-          </Empty>
+        {path !== undefined && edit === true && changeable(path) ? (
+          <Suspense fallback={<Skeleton rows={8} label="The editor is loading" />}>
+            <h2 className="mono">
+              <bdi>{path}</bdi>
+            </h2>
+            <Editor key={path} owned={owned} path={path} />
+          </Suspense>
+        ) : (
+          <>
+            {path === undefined && (
+              <Empty title="Choose a file">
+                <p>It is shown here. Nothing that a sandbox wrote is run by this page.</p>
+              </Empty>
+            )}
+            {chosen.isError &&
+              (chosen.error instanceof SkerryError && chosen.error.status === 404 ? (
+                <Empty title="This file is not there any more" />
+              ) : (
+                <Failure error={chosen.error} what="The file cannot be shown" />
+              ))}
+            {chosen.data !== undefined && (
+              <Preview
+                key={`${chosen.data.path} ${chosen.data.modified_at}`}
+                owned={owned}
+                entry={chosen.data}
+                as={as}
+                onAs={(v) => void navigate({ search: { path: chosen.data.path, ...(v === undefined ? {} : { as: v }) } })}
+                onGone={(to) => void navigate({ search: to === undefined ? {} : { path: to } })}
+              />
+            )}
+          </>
         )}
-        {chosen.isError &&
-          (chosen.error instanceof SkerryError && chosen.error.status === 404 ? (
-            <Empty title="This file is not there any more" />
-          ) : (
-            <Failure error={chosen.error} what="The file cannot be shown" />
-          ))}
-        {chosen.data !== undefined && <Preview key={`${chosen.data.path} ${chosen.data.modified_at}`} owned={owned} entry={chosen.data} />}
       </div>
     </section>
   );
