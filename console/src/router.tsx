@@ -1,6 +1,6 @@
 import { createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { navOf, pages } from "./pages";
-import { loginRoute } from "./pages/login/route";
+import { doneRoute, loginRoute } from "./pages/login/route";
 import { loggedInRoute } from "./pages/tools/route";
 import { app, root } from "./routes";
 import { session } from "./session/session";
@@ -16,7 +16,7 @@ const home = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([loginRoute, loggedInRoute, app.addChildren([home, ...pages.map((p) => p.route)])]),
+  routeTree: root.addChildren([loginRoute, doneRoute, loggedInRoute, app.addChildren([home, ...pages.map((p) => p.route)])]),
   basepath: "/ui",
   defaultPreload: false,
   scrollRestoration: true,

@@ -6,6 +6,9 @@ import { chromium } from "playwright-core";
 
 export const server = process.env.SKERRY_SERVER;
 export const openServer = process.env.SKERRY_OPEN_SERVER;
+// A server at which people log in by an identity provider, and that provider.
+export const loginServer = process.env.SKERRY_LOGIN_SERVER;
+export const issuer = process.env.SKERRY_ISSUER;
 export const adminKey = process.env.SKERRY_ADMIN_KEY;
 const axeSource = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -20,7 +23,7 @@ export async function open(options = {}) {
   context.on("page", (p) => seen.ran.push(`a window: ${p.url()}`));
   context.on("request", (r) => {
     const url = new URL(r.url());
-    if (!["blob:", "data:", "about:"].includes(url.protocol) && url.origin !== server && url.origin !== openServer) seen.elsewhere.push(r.url());
+    if (!["blob:", "data:", "about:"].includes(url.protocol) && ![server, openServer, loginServer].includes(url.origin)) seen.elsewhere.push(r.url());
   });
   page.on("dialog", (d) => {
     seen.ran.push(`dialog: ${d.message()}`);

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# The web console in a browser, against two servers of this tree: one that wants keys, and one that wants none. Names of tests are
-# arguments. With SKERRY_CONSOLE_SHOTS, a folder, it makes the screenshots of docs/console.md in place of the tests.
+# The web console in a browser, against three servers of this tree: one that wants keys, one that wants none, and one that also
+# takes tokens of an identity provider. Names of tests are arguments. With SKERRY_CONSOLE_SHOTS, a folder, it makes the screenshots
+# of docs/console.md in place of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
 scripts/install.sh run console browser
 scripts/console.sh # fails where the console cannot be built
+ln -sfn "$SKERRY_CACHE/console/node_modules" console/node_modules
 work=$(mktemp -d /tmp/skerry-console-XXXXXX)
 chmod 711 "$work" # sandboxes pass through, as other uids
 pids=()
@@ -52,15 +54,26 @@ serve() {
   [ -n "$address" ] || { echo "the server does not serve after a minute" >&2; exit 1; }
   servers+=("$address")
 }
+# listens LOG PATTERN waits for the address that a program writes.
+listens() {
+  local address=
+  for _ in $(seq 40); do
+    address=$(sed -n "$2" "$1" 2>/dev/null) || true
+    [ -z "$address" ] || break
+    sleep 0.25
+  done
+  [ -n "$address" ] || { echo "$1 names no address" >&2; return 1; }
+  echo "$address"
+}
 # Tools of an MCP server, one of which is denied for some arguments, and commands that a person has to agree to.
 "$work/bin/skerry" demo tools --listen 127.0.0.1:0 >"$work/log-tools" 2>&1 &
 pids+=($!)
-for _ in $(seq 40); do
-  tools=$(sed -n 's/^MCP server on \(http.*\)$/\1/p' "$work/log-tools" 2>/dev/null) || true
-  [ -z "$tools" ] || break
-  sleep 0.25
-done
-[ -n "$tools" ] || { echo "the tools do not serve" >&2; exit 1; }
+tools=$(listens "$work/log-tools" 's/^MCP server on \(http.*\)$/\1/p')
+node console/test/issuer.mjs >"$work/log-issuer" 2>&1 &
+pids+=($!)
+SKERRY_ISSUER=$(listens "$work/log-issuer" 's/^issuer on \(http.*\)$/\1/p')
+mkdir -m 711 "$work/login"
+SKERRY_LOGIN_KEY=$("$work/bin/skerry" keys create --data "$work/login" --admin --name first)
 echo "{\"mcpServers\": {\"demo\": {\"url\": \"$tools\"}}}" >"$work/extensions.json"
 cat >"$work/policy.yaml" <<'END'
 version: 1
@@ -80,8 +93,11 @@ END
 chmod 644 "$work/extensions.json" "$work/policy.yaml"
 serve keys SKERRY_AUTH=keys SKERRY_EXTENSIONS="$work/extensions.json" SKERRY_POLICY="$work/policy.yaml" SKERRY_LIMITS_USERS='{"*": {tool_calls_per_day: 100000, tool_calls_per_minute: 60000}}' SKERRY_PLUGINS_FOLDERS="$PWD/testdata/knowledge-work-plugins"
 serve open SKERRY_AUTH=none
+serve login SKERRY_OIDC="[{issuer: '$SKERRY_ISSUER', name: Sign-on of Acme, audiences: [skerry-console], client_id: skerry-console,
+  scopes: [openid, skerry, offline_access], tenant: default, user_claim: preferred_username, roles_claim: roles,
+  roles: {skerry-admins: admin, agents: agent, auditors: auditor}, clock_skew: 1s}]"
 export SKERRY_SERVER=${servers[0]} SKERRY_OPEN_SERVER=${servers[1]} SKERRY_LOG=$work/log-keys
-ln -sfn "$SKERRY_CACHE/console/node_modules" console/node_modules
+export SKERRY_LOGIN_SERVER=${servers[2]} SKERRY_LOGIN_LOG=$work/log-login SKERRY_ISSUER SKERRY_LOGIN_KEY
 if [ -n "${SKERRY_CONSOLE_SHOTS:-}" ]; then
   timeout 300 node console/test/shots.mjs "$SKERRY_CONSOLE_SHOTS"
   exit

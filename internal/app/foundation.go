@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/auth/oidc"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
@@ -29,6 +30,7 @@ type foundation struct {
 	audits *auditLogs
 	audit  *audit.Log // that of this server
 	keys   *auth.Keys
+	logins *oidc.Issuers // nil: there are no identity providers
 	*vault
 	tracer *tracing.Tracer // nil: nothing is traced
 }
@@ -64,7 +66,7 @@ func (b *builder) openFoundation(ctx context.Context, openVault func(*store.Stor
 			return nil, err
 		}
 		b.onClose(issuers.Close)
-		o.Tokens = issuers
+		o.Tokens, f.logins = issuers, issuers
 	}
 	f.keys = auth.New(f.store, o)
 	f.vault, err = openVault(f.store)

@@ -134,6 +134,9 @@ func (b *builder) handler(
 		Limits: s.limits, Tracer: f.tracer, Observe: s.metrics.Request, Idempotency: f.store,
 		Ready: ready.checks, Metrics: s.metrics.Handler(), Version: buildinfo.Version(), Log: b.log,
 	}
+	if f.logins != nil {
+		o.Logins = f.logins
+	}
 	if b.cfg.Console.Enabled {
 		if o.Console, err = console.New(); err != nil {
 			return nil, err

@@ -21,7 +21,7 @@ func openIssuers(list []config.OIDCIssuer, log *slog.Logger) (*oidc.Issuers, err
 			URL: c.Issuer, Name: c.Name, KeysURL: c.KeysURL, Audiences: c.Audiences, Algorithms: c.Algorithms,
 			Tenant: c.Tenant, TenantClaim: c.TenantClaim, Tenants: c.Tenants, UserClaim: c.UserClaim,
 			RolesClaim: c.RolesClaim, Roles: roles, DefaultRole: sandbox.Role(c.DefaultRole), CapabilitiesClaim: c.CapabilitiesClaim,
-			Skew: c.ClockSkew, MaxLifetime: c.MaxLifetime, CAFile: c.CAFile,
+			Skew: c.ClockSkew, MaxLifetime: c.MaxLifetime, CAFile: c.CAFile, ClientID: c.ClientID, Scopes: c.Scopes,
 		}
 	}
 	s, err := oidc.Open(issuers, oidc.Options{Log: log})

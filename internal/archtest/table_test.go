@@ -42,6 +42,8 @@ var table = []row{
 	{"internal/api/rest/exchange", "sandbox api/rest/problem observe/tracing", "one request and its answer; it knows no route"},
 	{"internal/api/rest/execs", "sandbox service api/rest/access api/rest/eventstream api/rest/exchange api/rest/problem api/rest/route", "routes translate to use cases"},
 	{"internal/api/rest/overview", "sandbox observe/metrics observe/series api/rest/exchange api/rest/route", "routes translate to use cases"},
+	{"internal/api/rest/logins", "sandbox api/auth api/auth/oidc api/rest/access api/rest/exchange api/rest/route", "routes translate to use cases; identity providers are behind an interface that it declares"},
+	{"internal/api/rest/overview", "sandbox observe/metrics observe/series api/rest/route", "routes translate to use cases"},
 	{"internal/api/rest/files", "sandbox service audit workspace/paths api/rest/access api/rest/eventstream api/rest/exchange api/rest/problem api/rest/route", "routes translate to use cases"},
 	{"internal/api/rest/forward", "sandbox api/rest/exchange api/rest/problem api/rest/route observe/tracing", "it passes requests on, whatever they ask for; other servers are behind an interface that it declares"},
 	{"internal/api/rest/idempotency", "sandbox api/rest/eventstream api/rest/exchange api/rest/problem api/rest/route", "it remembers answers, whatever they say"},

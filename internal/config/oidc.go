@@ -30,4 +30,8 @@ type OIDCIssuer struct {
 	MaxLifetime time.Duration `yaml:"max_lifetime"`
 	// CAFile holds certificates that the provider's may be signed by, besides the system's.
 	CAFile string `yaml:"ca_file"`
+	// ClientID is the public client by which people log in to the console at this provider; empty: they do not. Scopes is what the
+	// console asks for; openid when empty.
+	ClientID string   `yaml:"client_id"`
+	Scopes   []string `yaml:"scopes"`
 }

@@ -22,18 +22,38 @@ export interface Principal {
   threads?: string[];
 }
 
-/** How the user is logged in. OIDC will be a second way to a key: its token takes the same place. */
+/** How the user is logged in. The token of an identity provider takes the place of a key. */
 export interface State {
   principal: Principal | undefined;
-  /** The server took the key once and does not any more. */
-  expired: boolean;
+  /** What the server took once and does not any more. */
+  expired: Principal["method"] | undefined;
+}
+
+/** The answer of POST /api/login/oidc. */
+export interface Token {
+  token: string;
+  expires_in_s: number;
+  /** Gets the next one. Absent: the provider has none. */
+  refresh_token?: string;
+}
+
+/** What gets the next token of an identity provider. In memory alone. */
+interface Renewal {
+  issuer: string;
+  refreshToken: string;
+  /** When to ask, by the clock of this machine. */
+  at: number;
 }
 
 // Of this tab alone, and only when the user wants it.
 const kept = "skerry.key";
 
 let key = sessionStorage.getItem(kept) ?? "";
-let state: State = { principal: undefined, expired: false };
+let state: State = { principal: undefined, expired: undefined };
+let renewal: Renewal | undefined;
+let renewing: Promise<void> | undefined;
+// The tokens that the login has had. A request that a client made with one of them is sent with the one that is good now.
+const had = new Set<string>();
 let client = connect();
 const listeners = new Set<() => void>();
 let onExpired: () => void = () => undefined;
@@ -43,10 +63,39 @@ function set(next: State): void {
   for (const tell of listeners) tell();
 }
 
-/** Requests of the page. An answer 401 ends the session. */
+/** When to get the next token: a while before this one ends. */
+function renewalOf(issuer: string, { refresh_token, expires_in_s }: Token): Renewal | undefined {
+  if (refresh_token === undefined) return undefined;
+  return { issuer, refreshToken: refresh_token, at: Date.now() + (expires_in_s - Math.min(60, expires_in_s / 5)) * 1_000 };
+}
+
+async function refresh(old: Renewal): Promise<void> {
+  try {
+    const next = await session.redeem({ issuer: old.issuer, refresh_token: old.refreshToken });
+    if (renewal !== old) return; // logged out meanwhile
+    if (sessionStorage.getItem(kept) === key) sessionStorage.setItem(kept, next.token);
+    key = next.token;
+    had.add(key);
+    renewal = renewalOf(old.issuer, next);
+    client = connect();
+    acting.clear();
+  } catch (err) {
+    if (renewal !== old) return;
+    // Until the token ends there is time to try again, unless the provider said no.
+    renewal = err instanceof SkerryError && err.status === 401 ? undefined : { ...old, at: Date.now() + 10_000 };
+  }
+}
+
+/** Requests of the page. Each has a token that is still good, and an answer 401 ends the session. */
 const watchedFetch: typeof fetch = async (input, init) => {
+  if (renewal !== undefined && Date.now() >= renewal.at) {
+    renewing ??= refresh(renewal).finally(() => (renewing = undefined));
+    await renewing;
+  }
   const sentWith = key;
-  const answer = await fetch(input, init);
+  const headers = new Headers(init?.headers);
+  if (had.has(headers.get("Authorization")?.replace(/^Bearer /, "") ?? "")) headers.set("Authorization", `Bearer ${key}`);
+  const answer = await fetch(input, { ...init, headers });
   if (answer.status === 401 && state.principal !== undefined && sentWith === key) expire();
   return answer;
 };
@@ -62,8 +111,10 @@ function connect(onBehalfOf?: string): Skerry {
 // Clients that act for other users, by these.
 const acting = new Map<string, Skerry>();
 
-function forget(expired: boolean): void {
+function forget(expired: State["expired"]): void {
   key = "";
+  renewal = undefined;
+  had.clear();
   sessionStorage.removeItem(kept);
   client = connect();
   acting.clear();
@@ -72,7 +123,7 @@ function forget(expired: boolean): void {
 }
 
 function expire(): void {
-  forget(true);
+  forget(state.principal?.method ?? "key");
   onExpired();
 }
 
@@ -112,28 +163,36 @@ export const session = {
     if (state.principal !== undefined) return state.principal;
     try {
       const principal = await client.call<Principal>({ method: "GET", path: "/api/whoami" }, { timeoutMs: 15_000 });
-      set({ principal, expired: false });
+      set({ principal, expired: undefined });
       return principal;
     } catch (err) {
       if (err instanceof SkerryError && err.status === 401) return undefined;
       throw err;
     }
   },
-  /** Tries a key. It is good when this returns. */
-  async login(secret: string, keep: boolean): Promise<Principal> {
+  /** Redeems the code of a login, or a refresh token. A code is good once, so nothing is sent again. */
+  redeem(body: Record<string, string>): Promise<Token> {
+    const plain = new Skerry({ server: location.origin, key: "", patienceMs: 0 });
+    return plain.call<Token>({ method: "POST", path: "/api/login/oidc", body, kind: "once" }, { timeoutMs: 30_000 });
+  },
+  /** Tries a key, or the token of an identity provider. It is good when this returns. */
+  async login(secret: string, keep: boolean, by?: { issuer: string; token: Token }): Promise<Principal> {
     const candidate = new Skerry({ server: location.origin, key: secret, patienceMs: 4_000 });
     const principal = await candidate.call<Principal>({ method: "GET", path: "/api/whoami" }, { timeoutMs: 15_000 });
     key = secret;
+    had.clear();
+    renewal = by && renewalOf(by.issuer, by.token);
+    if (by !== undefined) had.add(key);
     if (keep) sessionStorage.setItem(kept, secret);
     else sessionStorage.removeItem(kept);
     client = connect();
     acting.clear();
     queries.clear();
-    set({ principal, expired: false });
+    set({ principal, expired: undefined });
     return principal;
   },
   logout(): void {
-    forget(false);
+    forget(undefined);
   },
 };
 

@@ -41,3 +41,17 @@ func (g *Guesses) Look(source, secret string, check func() bool) bool {
 	}
 	return good
 }
+
+// Wait is how long a source has to wait before it may try again; 0: not at all.
+func (g *Guesses) Wait(source string) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sources.wait(site(source), g.now())
+}
+
+// Wrong notes a try of a source that failed.
+func (g *Guesses) Wrong(source string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sources.take(site(source), g.now())
+}

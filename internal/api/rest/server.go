@@ -26,6 +26,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/files"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/forward"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/idempotency"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/logins"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/overview"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
 	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
@@ -94,6 +95,8 @@ type Clients struct {
 	OperatorTenant string
 	// AuthRefused is told of each credential that was refused, or did not do for its route. May be nil.
 	AuthRefused access.Refused
+	// Logins are the identity providers at which people log in to the console; nil: there are none.
+	Logins logins.Issuers
 
 	// AllowedHosts are values of the Host header to answer to, besides loopback names with any port:
 	// "name" (any port), "name:port", or "*".
@@ -203,6 +206,7 @@ func (s *server) handler() (http.Handler, error) {
 	packRoutes{o.Packs, s.table, checks.access}.add(api, engine)
 	healthRoutes{o.Ready, o.Metrics, o.Version}.add(api)
 	whoamiRoutes{}.add(api)
+	logins.New(o.Logins, o.AuthRefused).Add(api)
 	run.AddTerminal(api, engine.Group("", checks.limited()...))
 	s.table.LearnQueries(api.OpenAPI())
 	doc, err := json.Marshal(api.OpenAPI())

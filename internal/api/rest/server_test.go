@@ -483,6 +483,7 @@ GET /api/audit/export exportAudit agent,developer,admin,auditor
 GET /api/audit/stream streamAudit agent,developer,admin,auditor
 GET /api/audit/summary summarizeAudit agent,developer,admin,auditor
 GET /api/keys listKeys admin
+GET /api/login listLogins anyone
 GET /api/marketplaces listMarketplaces agent,developer,admin
 GET /api/mcp/drift listToolDrift developer,admin
 GET /api/mcp/servers listMCPServers operator
@@ -537,6 +538,7 @@ HEAD /api/threads/{thread}/files/content headContent agent,developer,admin
 POST /api/approvals/{id} decideApproval developer,admin
 POST /api/audit/verify verifyAudit admin,auditor
 POST /api/keys createKey admin
+POST /api/login/oidc redeemLogin anyone
 POST /api/marketplaces addMarketplace admin
 POST /api/mcp/servers/{name}/drift/approve approveToolDrift developer,admin
 POST /api/mcp/servers/{name}/install installMCPServer developer,admin

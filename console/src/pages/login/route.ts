@@ -1,11 +1,7 @@
-import { createRoute } from "@tanstack/react-router";
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { root } from "../../routes";
+import { inside } from "../../session/oidc";
 import { LoginPage } from "./LoginPage";
-
-/** Where to go after the login: a path of the console, never another site. */
-function inside(next: unknown): string | undefined {
-  return typeof next === "string" && /^\/(?![/\\])/.test(next) && !next.startsWith("/login") ? next : undefined;
-}
 
 export const loginRoute = createRoute({
   getParentRoute: () => root,
@@ -15,4 +11,11 @@ export const loginRoute = createRoute({
     return next === undefined ? {} : { next };
   },
   component: LoginPage,
+});
+
+/** Where an identity provider sends the browser back to. */
+export const doneRoute = createRoute({
+  getParentRoute: () => root,
+  path: "/login/done",
+  component: lazyRouteComponent(() => import("./DonePage"), "DonePage"),
 });

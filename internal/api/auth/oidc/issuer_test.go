@@ -41,6 +41,7 @@ type testIssuer struct {
 	broken bool
 	hold   chan struct{} // answers wait for it
 	asked  int           // for keys
+	token  http.HandlerFunc // the token endpoint
 }
 
 func newIssuer(t *testing.T, keys ...jose.JSONWebKey) *testIssuer {
@@ -52,7 +53,7 @@ func newIssuer(t *testing.T, keys ...jose.JSONWebKey) *testIssuer {
 		defer is.mu.Unlock()
 		doc := is.doc
 		if doc == nil {
-			doc = map[string]any{"issuer": is.URL, "jwks_uri": is.URL + "/keys"}
+			doc = map[string]any{"issuer": is.URL, "jwks_uri": is.URL + "/keys", "authorization_endpoint": is.URL + "/auth?tenant=x", "token_endpoint": is.URL + "/token"}
 		}
 		_ = json.NewEncoder(w).Encode(doc)
 	})
@@ -72,6 +73,12 @@ func newIssuer(t *testing.T, keys ...jose.JSONWebKey) *testIssuer {
 			return
 		}
 		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: keys})
+	})
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		is.mu.Lock()
+		token := is.token
+		is.mu.Unlock()
+		token(w, r)
 	})
 	is.Server = httptest.NewServer(mux)
 	t.Cleanup(is.Close)

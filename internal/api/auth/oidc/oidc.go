@@ -68,6 +68,10 @@ type Issuer struct {
 	MaxLifetime time.Duration
 	// CAFile holds certificates that the provider's may be signed by, besides the system's.
 	CAFile string
+	// ClientID is the public client of people who log in by a browser; "": nobody does. Scopes is what they ask for; openid when
+	// empty.
+	ClientID string
+	Scopes   []string
 }
 
 // Options of Open.
@@ -79,9 +83,10 @@ type Options struct {
 
 // Issuers are the identity providers of a server. It is safe for concurrent use.
 type Issuers struct {
-	byURL map[string]*provider
-	now   func() time.Time
-	end   context.CancelFunc
+	byURL   map[string]*provider
+	ordered []*provider // as they are configured
+	now     func() time.Time
+	end     context.CancelFunc
 }
 
 // provider is an issuer with its keys.
@@ -89,6 +94,7 @@ type provider struct {
 	Issuer
 	algorithms []jose.SignatureAlgorithm
 	keys       *keySet
+	described  *description
 }
 
 // Open checks the issuers, all mistakes at once, and asks none of them: keys are fetched with the first token.
@@ -115,6 +121,7 @@ func Open(list []Issuer, o Options) (*Issuers, error) {
 			continue
 		}
 		s.byURL[iss.URL] = p
+		s.ordered = append(s.ordered, p)
 	}
 	if len(errs) > 0 {
 		end()
@@ -135,27 +142,35 @@ func (s *Issuers) Close() error {
 // Authenticate says who sends a token. Unauthorized: it is not valid now, or says not enough; Unavailable: its
 // issuer's keys cannot be had.
 func (s *Issuers) Authenticate(ctx context.Context, text string) (sandbox.Caller, error) {
+	p, std, all, err := s.verified(ctx, text)
+	if err != nil {
+		return sandbox.Caller{}, err
+	}
+	if err := p.checkTimes(std, p.Audiences, s.now()); err != nil {
+		return sandbox.Caller{}, err
+	}
+	return p.caller(std, all)
+}
+
+// verified returns the claims of a token that one of the issuers signed, and that issuer. Whom it is for and when, the caller
+// looks at.
+func (s *Issuers) verified(ctx context.Context, text string) (p *provider, std jwt.Claims, all map[string]any, err error) {
 	if len(text) > MaxTokenBytes {
-		return sandbox.Caller{}, refuse("it is longer than %d bytes", MaxTokenBytes)
+		return nil, std, nil, refuse("it is longer than %d bytes", MaxTokenBytes)
 	}
 	p, token, err := s.parse(text)
 	if err != nil {
-		return sandbox.Caller{}, err
+		return nil, std, nil, err
 	}
 	head := token.Headers[0]
 	key, err := p.keys.find(ctx, head.KeyID, head.Algorithm)
 	if err != nil {
-		return sandbox.Caller{}, err
+		return nil, std, nil, err
 	}
-	var std jwt.Claims
-	var all map[string]any
 	if err := token.Claims(key, &std, &all); err != nil {
-		return sandbox.Caller{}, refuse("its signature is not the issuer's")
+		return nil, std, nil, refuse("its signature is not the issuer's")
 	}
-	if err := p.checkTimes(std, s.now()); err != nil {
-		return sandbox.Caller{}, err
-	}
-	return p.caller(std, all)
+	return p, std, all, nil
 }
 
 // parse finds the issuer that a token names, and parses it by what that issuer allows. Nothing is verified yet.
@@ -190,11 +205,11 @@ func (s *Issuers) parse(text string) (*provider, *jwt.JSONWebToken, error) {
 }
 
 // checkTimes compares a verified token with what its issuer and this server say. go-jose has compared nothing yet.
-func (p *provider) checkTimes(c jwt.Claims, now time.Time) error {
+func (p *provider) checkTimes(c jwt.Claims, audiences []string, now time.Time) error {
 	if c.Expiry == nil {
 		return refuse("it has no exp")
 	}
-	switch err := c.ValidateWithLeeway(jwt.Expected{Issuer: p.URL, AnyAudience: p.Audiences, Time: now}, p.Skew); {
+	switch err := c.ValidateWithLeeway(jwt.Expected{Issuer: p.URL, AnyAudience: audiences, Time: now}, p.Skew); {
 	case errors.Is(err, jwt.ErrExpired):
 		return refuse("it expired at %s", c.Expiry.Time().UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrNotValidYet):
@@ -202,7 +217,7 @@ func (p *provider) checkTimes(c jwt.Claims, now time.Time) error {
 	case errors.Is(err, jwt.ErrIssuedInTheFuture):
 		return refuse("it was issued in the future")
 	case errors.Is(err, jwt.ErrInvalidAudience):
-		return refuse("it is for another audience: this server is %s", strings.Join(p.Audiences, " or "))
+		return refuse("it is for another audience than %s", strings.Join(audiences, " or "))
 	case err != nil:
 		return refuse("it is not of that issuer")
 	}

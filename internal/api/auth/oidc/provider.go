@@ -28,7 +28,7 @@ func newProvider(ctx context.Context, iss Issuer, o Options) (*provider, error) 
 	if len(iss.Algorithms) == 0 {
 		iss.Algorithms = DefaultAlgorithms()
 	}
-	if err := errors.Join(iss.checkPlace(), iss.checkTokens(), iss.checkRoles()); err != nil {
+	if err := errors.Join(iss.checkPlace(), iss.checkTokens(), iss.checkRoles(), iss.checkLogin()); err != nil {
 		return nil, err
 	}
 	if u, err := url.Parse(iss.URL); err == nil {
@@ -39,7 +39,10 @@ func newProvider(ctx context.Context, iss Issuer, o Options) (*provider, error) 
 		return nil, err
 	}
 	keys := &keySet{issuer: iss.URL, url: iss.KeysURL, client: client, now: o.Now, log: o.Log, ctx: ctx}
-	return &provider{Issuer: iss, algorithms: signatures(iss.Algorithms), keys: keys}, nil
+	if len(iss.Scopes) == 0 {
+		iss.Scopes = []string{scopeOpenID}
+	}
+	return &provider{Issuer: iss, algorithms: signatures(iss.Algorithms), keys: keys, described: newDescription(keys, iss.Name)}, nil
 }
 
 func (iss Issuer) checkPlace() error {

@@ -63,7 +63,7 @@ func (a *Authenticator) Authenticate(c *gin.Context) {
 		var many *auth.TooMany
 		var p *problem.Problem
 		if errors.As(err, &many) {
-			p = tooMany(many)
+			p = TooMany(many)
 		} else {
 			p = exchange.Problem(c.Request.Context(), problem.NotStarted(err))
 		}
@@ -79,8 +79,8 @@ func (a *Authenticator) Authenticate(c *gin.Context) {
 	x.Authenticated(caller)
 }
 
-// tooMany answers a credential that was not looked at.
-func tooMany(e *auth.TooMany) *problem.Problem {
+// TooMany answers a credential that was not looked at.
+func TooMany(e *auth.TooMany) *problem.Problem {
 	p := problem.New(sandbox.QuotaExceeded, e.Error()).WithStatus(http.StatusTooManyRequests)
 	p.Title = "Too many requests"
 	p.RetryAfter(e.Seconds())
