@@ -141,10 +141,24 @@ describe("overview", () => {
       assert.equal(new URL(page.url()).searchParams.get("window"), "day");
     }, { path: "/ui/overview" }));
 
+  test("an operator sees what the server finds of itself, and what to do about it", () =>
+    inside(async (page) => {
+      const { items } = await api("GET", "/api/doctor");
+      assert.ok(items.some((l) => l.check === "driver" && l.state === "ok"));
+      const findings = page.getByRole("region", { name: "Findings" });
+      await findings.getByText(/In order: .*driver/).waitFor();
+      // test.sh switches quotas off.
+      const quota = findings.getByRole("listitem").filter({ hasText: "disk quota" });
+      await quota.getByText("warning").waitFor();
+      await quota.getByText(/^What to do: mount the data folder/).waitFor();
+    }, { path: "/ui/overview" }));
+
   test("an auditor and an agent are refused by the server", async () => {
     for (const key of [auditorKey, agentKey, otherTenantKey]) {
-      const answer = await fetch(`${server}/api/overview`, { headers: { Authorization: `Bearer ${key}` } });
-      assert.equal(answer.status, 403);
+      for (const path of ["/api/overview", "/api/doctor"]) {
+        const answer = await fetch(server + path, { headers: { Authorization: `Bearer ${key}` } });
+        assert.equal(answer.status, 403);
+      }
     }
   });
 

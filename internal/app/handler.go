@@ -97,7 +97,6 @@ func (b *builder) handler(
 	b.onClose(func() error { prober.Close(); return nil })
 	images := contents.New(s.orch.Probes, buildinfo.Version(), b.log)
 	b.onClose(images.Close)
-	how := openOverview(f, s.metrics, b.onClose)
 	_, remote := m.driver.(driver.Remote)
 	use := service.Service{
 		Threads: s.orch.Threads, Sandboxes: s.orch.Sandboxes, Runs: s.orch.Runs, Execs: s.orch.Execs, Terminals: s.orch.Execs, Processes: s.orch.Execs, Contexts: s.orch.Contexts, Files: threadevents.Files{Files: orchestrator.Files{Files: s.orch.Files, Roots: s.orch.Roots}, Events: s.orch.Events}, Events: s.orch.Events,
@@ -108,6 +107,8 @@ func (b *builder) handler(
 	ready := &readiness{
 		store: f.store, driver: m.driver, install: f.data.install, disk: m.disk, hub: t.hub, audit: f.audit, tls: tls, orch: s.orch, log: b.log,
 	}
+	overview := openOverview(f, s.metrics, b.onClose)
+	overview.Examine = openFindings(ready, f.data.path, overview.Series, b.onClose)
 	o := rest.Options{
 		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill, template string) (sandbox.Runnable, error) {
 			template = cmp.Or(template, b.cfg.DefaultTemplate)
@@ -123,8 +124,8 @@ func (b *builder) handler(
 		Service: use,
 		Administration: rest.Administration{
 			MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{f.secrets, access}, Drift: driftAdmin{t.drift, t.hub},
-			Policy: policyAdmin{t.policy, &replay.Replay{Engine: t.policy, Log: f.audit, Catalog: t.hub.Catalog}, access}, Audit: f.audit, AuditProof: f.audit, Overview: how,
-			Fleet: openFleet(f.data.peers, s.orch, how.Series.Levels),
+			Policy: policyAdmin{t.policy, &replay.Replay{Engine: t.policy, Log: f.audit, Catalog: t.hub.Catalog}, access}, Audit: f.audit, AuditProof: f.audit, Overview: overview,
+			Fleet: openFleet(f.data.peers, s.orch, overview.Series.Levels),
 		},
 		Clients: rest.Clients{
 			Keys: access, OperatorTenant: b.cfg.OperatorTenant, AuthRefused: access.refusals.Add,

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"testing"
@@ -61,4 +62,32 @@ func TestOverview(t *testing.T) {
 	server.Disk = func() (overview.DiskRoom, error) { return overview.DiskRoom{}, errors.New("/srv/secret: gone") }
 	wantProblem(t, send(h, "GET", "/api/overview", "", "X-API-Key: root"), http.StatusInternalServerError, "internal")
 	wantProblem(t, send(handler(t, newWorld(t)), "GET", "/api/overview", "", "X-API-Key: root"), http.StatusNotImplemented, "not_supported")
+}
+
+// TestExamine: an operator sees what the server found; a wait has a deadline.
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o, _ := w.options(t)
+	server := &overview.Server{Series: kept{}, Examine: func(ctx context.Context) (overview.Findings, error) {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("the wait has no deadline")
+		}
+		return overview.Findings{At: time.Unix(1_800_000_000, 0).UTC(), Items: []overview.Finding{{Check: "clock", State: "warning", Detail: "is wrong", Fix: "set it"}}}, nil
+	}}
+	o.Overview = server
+	h, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := decodeBody(t, send(h, "GET", "/api/doctor", "", "X-API-Key: root"))
+	items, _ := m["items"].([]any)
+	if len(items) != 1 || items[0].(map[string]any)["fix"] != "set it" || m["at"] != "2027-01-15T08:00:00Z" {
+		t.Errorf("%v", m)
+	}
+	server.Examine = func(context.Context) (overview.Findings, error) {
+		return overview.Findings{}, sandbox.Errorf(sandbox.Unavailable, "the server still looks")
+	}
+	wantProblem(t, send(h, "GET", "/api/doctor", "", "X-API-Key: root"), http.StatusServiceUnavailable, "unavailable")
+	wantProblem(t, send(handler(t, newWorld(t)), "GET", "/api/doctor", "", "X-API-Key: root"), http.StatusNotImplemented, "not_supported")
 }

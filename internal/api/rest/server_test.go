@@ -482,6 +482,7 @@ GET /api/audit/checkpoint auditCheckpoint admin,auditor
 GET /api/audit/export exportAudit agent,developer,admin,auditor
 GET /api/audit/stream streamAudit agent,developer,admin,auditor
 GET /api/audit/summary summarizeAudit agent,developer,admin,auditor
+GET /api/doctor examineServer operator
 GET /api/keys listKeys admin
 GET /api/login listLogins anyone
 GET /api/marketplaces listMarketplaces agent,developer,admin

@@ -3,5 +3,5 @@
 // machine itself (kernel, control groups, disk, data folder, clock). The checks of the server's parts belong
 // to the code that wires them.
 //
-// Locks: Report.mu guards the lines of one check. No other lock is taken while it is held.
+// Locks: Report.mu guards the lines of one check, Examiner.mu those of the last run. No other lock is taken while one is held.
 package doctor

@@ -8,6 +8,7 @@ import { bytes, Time } from "../../ui/format";
 import { Limits, share, type Limit } from "../../ui/limits";
 import { Plot, type PlotSeries } from "../../ui/Plot";
 import { Skeleton } from "../../ui/Skeleton";
+import { State } from "../../ui/State";
 import { useTitle } from "../../ui/title";
 import "./overview.css";
 
@@ -34,10 +35,10 @@ interface Overview {
   series: { name: string; kind: "level" | "count"; values: number[] }[];
 }
 
-interface Check {
-  name: string;
-  ok: boolean;
-  detail?: string;
+/** GET /api/doctor. */
+interface Findings {
+  at: string;
+  items: { check: string; name?: string; state: "ok" | "warning" | "problem"; detail: string; fix?: string }[];
 }
 
 const windows = [
@@ -116,25 +117,14 @@ function Server({ span }: { span: "hour" | "day" }) {
     refetchInterval: span === "hour" ? 10_000 : 60_000,
     placeholderData: (before) => before,
   });
-  const ready = useQuery({
-    queryKey: ["overview", "ready"],
-    queryFn: async ({ signal }) => ((await (await fetch("/readyz", { signal })).json()) as { checks?: Check[] }).checks ?? [],
-    refetchInterval: 10_000,
-  });
   if (overview.isPending) return <Skeleton rows={6} label="The server is asked" />;
   if (overview.isError) return <Failure error={overview.error} what="The server does not say how it goes" />;
   const o = overview.data;
   const sandboxes = Object.values(o.now.sandboxes).reduce((a, b) => a + b, 0);
   const free = o.disk === undefined || o.disk.total_bytes === 0 ? undefined : o.disk.free_bytes / o.disk.total_bytes;
-  const failing = ready.data?.filter((c) => !c.ok) ?? [];
   return (
     <>
-      {failing.map((c) => (
-        <div key={c.name} className="failure" role="alert">
-          <strong>{c.name} needs attention</strong>
-          <span>{c.detail ?? "The server's log says more, and skerry doctor what to do."}</span>
-        </div>
-      ))}
+      <Examined />
       <dl className="tiles">
         <Tile
           name="Sandboxes"
@@ -176,6 +166,45 @@ function Server({ span }: { span: "hour" | "day" }) {
         Of the server {o.replica}, version {o.version}, which counts since <Time at={o.started_at} />. Each server keeps its own numbers, and a restart begins anew.
       </p>
     </>
+  );
+}
+
+const order = { problem: 0, warning: 1, ok: 2 } as const;
+
+/** What the server finds of itself and of its machine, and what to do. What is in order is one line. */
+function Examined() {
+  const found = useQuery({
+    queryKey: ["overview", "doctor"],
+    queryFn: ({ signal }) => session.client.call<Findings>({ method: "GET", path: "/api/doctor" }, { signal }),
+    refetchInterval: 30_000,
+  });
+  if (found.isPending) return null;
+  if (found.isError) return <Failure error={found.error} what="The server does not examine itself" />;
+  const wrong = found.data.items.filter((l) => l.state !== "ok").toSorted((a, b) => order[a.state] - order[b.state]);
+  const checks = new Set(found.data.items.map((l) => l.check));
+  for (const l of wrong) checks.delete(l.check);
+  return (
+    <section className="panel" aria-label="Findings">
+      <h2>{wrong.length === 0 ? "Nothing to mend" : "To mend"}</h2>
+      {wrong.length > 0 && (
+        <ul className="examined">
+          {wrong.map((l) => (
+            <li key={`${l.check} ${l.name ?? ""} ${l.detail}`}>
+              <strong>
+                <State name={l.state} tone={l.state === "problem" ? "bad" : "busy"} /> {l.check}
+                {l.name !== undefined && <>, {l.name}</>}
+              </strong>
+              <span>{l.detail}</span>
+              {l.fix !== undefined && <span className="muted">What to do: {l.fix}</span>}
+            </li>
+          ))}
+        </ul>
+      )}
+      <p className="hint">
+        {checks.size > 0 && <>In order: {[...checks].join(", ")}. </>}
+        The server looked at <Time at={found.data.at} />; <code>skerry doctor</code> on its machine looks further.
+      </p>
+    </section>
   );
 }
 

@@ -1,2 +1,2 @@
-// Package overview is the route that tells how a server goes, for people who look at it.
+// Package overview has the routes that tell how a server goes, for people who look at it.
 package overview

@@ -18,6 +18,23 @@ type Server struct {
 	Series  Series
 	// Disk is the room of the data folder. Nil: unknown.
 	Disk func() (DiskRoom, error)
+	// Examine looks at the machine and at what the server depends on, or says what was found a while ago. Nil: it does not.
+	Examine func(ctx context.Context) (Findings, error)
+}
+
+// Findings are what an examination found.
+type Findings struct {
+	At    time.Time `json:"at" doc:"When the server looked; it does again when somebody asks after half a minute"`
+	Items []Finding `json:"items"`
+}
+
+// Finding is how one thing is.
+type Finding struct {
+	Check  string `json:"check" doc:"What was looked at: kernel, cgroups, clock, data folder, disk quota, state, driver, audit log, capacity, server"`
+	Name   string `json:"name,omitempty" doc:"Which of several"`
+	State  string `json:"state" enum:"ok,warning,problem" doc:"warning: the server serves, but something does not work as it should; problem: mend it first"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty" doc:"What to do; absent when there is nothing to do"`
 }
 
 // Series keeps how the server went.
@@ -83,7 +100,25 @@ type namedSeries struct {
 func (r Routes) Add(api *route.API) {
 	route.Register(api, route.On(http.MethodGet, "/api/overview", "getOverview", route.TagAdmin, route.Operators,
 		"How full this server is, and how it went in the last hour or day"), r.overview)
+	route.Register(api, route.On(http.MethodGet, "/api/doctor", "examineServer", route.TagAdmin, route.Operators,
+		"What of skerry doctor this server sees itself, and what to do about it"), r.examine)
 	r.addServers(api)
+}
+
+// examineTime bounds the wait for findings.
+const examineTime = 12 * time.Second
+
+func (r Routes) examine(ctx context.Context, _ *struct{}) (*route.Body[Findings], error) {
+	if r.Server == nil || r.Server.Examine == nil {
+		return nil, sandbox.Errorf(sandbox.NotSupported, "this server does not examine itself")
+	}
+	ctx, cancel := context.WithTimeout(ctx, examineTime)
+	defer cancel()
+	f, err := r.Server.Examine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return route.BodyOf(f), nil
 }
 
 func (r Routes) overview(_ context.Context, q *in) (*route.Body[serverOverview], error) {

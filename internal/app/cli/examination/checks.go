@@ -205,9 +205,6 @@ func (e *examination) keys(ctx context.Context, r *doctor.Report, s *store.Store
 	}
 }
 
-// clockDrift is how far Redis' clock may be from ours.
-const clockDrift = 2 * time.Second
-
 // redis looks at the Redis that the state is in.
 func (e *examination) redis(ctx context.Context, r *doctor.Report) {
 	const fix = "start Redis, or mend --redis (SKERRY_REDIS)"
@@ -217,43 +214,11 @@ func (e *examination) redis(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	defer s.Close() //nolint:errcheck // only read
-	if err := s.Ping(ctx); err != nil {
-		r.Problem("redis", fix, "%s", err)
+	app.CheckRedis(ctx, r, s)
+	if s.Ping(ctx) != nil {
 		return
 	}
-	told, err := s.Redis().Info(ctx).Result()
-	info := redisInfo(told)
-	if err != nil || info["redis_version"] == "" {
-		r.OK("redis", "answers; it does not tell its version")
-	} else {
-		r.OK("redis", "answers, version %.40s", info["redis_version"])
-	}
-	if info["role"] == "slave" {
-		r.Problem("redis role", "name the primary in --redis", "it is a replica, which nothing can be written to")
-	}
-	if p := info["maxmemory_policy"]; p != "" && p != "noeviction" && info["maxmemory"] != "0" {
-		r.Warn("redis memory", "CONFIG SET maxmemory-policy noeviction", "it drops keys when its memory is full (%.40s): threads and bearer keys could be lost", p)
-	}
-	if save, err := s.Redis().ConfigGet(ctx, "save").Result(); err == nil && save["save"] == "" && info["aof_enabled"] == "0" {
-		r.Warn("redis disk", "CONFIG SET appendonly yes, and the same in redis.conf", "it keeps nothing on disk: with its end, threads, labels and bearer keys are lost")
-	}
-	if now, err := s.Redis().Time(ctx).Result(); err == nil {
-		if d := time.Since(now).Abs(); d > clockDrift {
-			r.Warn("redis clock", "run a time service on both machines", "its clock and ours differ by %s: leases end too early or too late", d.Round(time.Millisecond))
-		}
-	}
 	e.keys(ctx, r, s)
-}
-
-// redisInfo reads the answer of INFO.
-func redisInfo(text string) map[string]string {
-	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			info[key] = value
-		}
-	}
-	return info
 }
 
 // driver looks at one driver, and passes it to the checks that need it.
