@@ -57,6 +57,43 @@ func (f *follower) want(kind string) skerry.ThreadEvent {
 	}
 }
 
+// TestSandboxEvents: the stream tells of each state of the thread's sandbox, once it can be read, and why it changed.
+func TestSandboxEvents(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	s.do("PUT", "/api/threads/se/files", map[string]any{"path": "/mnt/user-data/workspace/put", "content": "x"}) // the thread, and no sandbox
+	f := follow(t, s.url, "se", "")
+	f.want("started")
+	c := skerry.New(s.url, skerry.Options{}).Thread("se")
+	want := func(kind, why, state string) {
+		t.Helper()
+		e := f.want(kind)
+		info, err := c.Info(t.Context())
+		must(t, err)
+		is := ""
+		if info.Sandbox != nil {
+			is = string(info.Sandbox.State)
+		}
+		if e.Sandbox == nil || e.Sandbox.Template != "base" || e.Sandbox.SandboxID == "" || e.Sandbox.Why != why || is != state {
+			t.Errorf("%s: %+v, and it is %q", kind, e.Sandbox, is)
+		}
+	}
+	s.ok("se", "true")
+	want("sandbox.started", "", "running")
+	for _, step := range []struct{ method, path, kind, why, state string }{
+		{"POST", "/sandbox/pause", "sandbox.paused", "asked", "paused"},
+		{"POST", "/sandbox/resume", "sandbox.resumed", "asked", "running"},
+		{"POST", "/sandbox/hibernate", "sandbox.hibernated", "asked", "hibernated"},
+		{"POST", "/sandbox/resume", "sandbox.started", "", "running"},
+		{"DELETE", "/sandbox", "sandbox.ended", "released", ""},
+	} {
+		if a := s.do(step.method, "/api/threads/se"+step.path, nil); a.status >= 300 {
+			t.Fatalf("%s %s: %d %s", step.method, step.path, a.status, a.body)
+		}
+		want(step.kind, step.why, step.state)
+	}
+}
+
 // TestThreadEvents: one stream tells of execs, files, approvals, skills, tools and the prompt; it goes on where it was after a
 // cut and over a restart of the server, and ends with the thread.
 func TestThreadEvents(t *testing.T) {

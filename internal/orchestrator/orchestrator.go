@@ -403,7 +403,7 @@ func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 	orders, queue, r.teardown, r.Lifecycle = lifecycle.New(r.ctx, caps, lifecycle.Options{
 		Parts: lifecycle.Parts{
 			Live: r.live, Specs: r.Specs, Slots: r.places, Owners: r.owners, Copies: r.copies, Hooks: r.hooks, Pool: r.pool, Threads: r.threads, Watcher: watches,
-			Retirements: r.retirements,
+			Followers: o.Feeds, Retirements: r.retirements,
 		},
 		Driver: o.Driver, Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Limits: o.Limits, Templates: o.Templates, Default: o.Default,
 		Bounds: o.Lifecycle, StartTime: o.StartTime, Log: o.Log, Group: r.wg,

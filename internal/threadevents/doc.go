@@ -1,5 +1,5 @@
-// Package threadevents tells followers what happens in a thread: execs, approvals, files, and changes of what its agent is
-// told.
+// Package threadevents tells followers what happens in a thread: execs, approvals, files, the states of its sandbox, and
+// changes of what its agent is told.
 //
 // Feeds has a feed for each thread that is followed, and for some time after its last follower left, so that a follower that
 // was cut off resumes. A thread without a feed costs its publishers one look at a counter. A feed keeps the newest events as

@@ -52,6 +52,11 @@ func (f *Feeds) ExecEnded(t sandbox.Thread, info func() (sandbox.ExecInfo, sandb
 	})
 }
 
+// SandboxChanged tells that the thread's sandbox began, changed its state or ended.
+func (f *Feeds) SandboxChanged(t sandbox.Thread, kind sandbox.ThreadEventKind, change sandbox.ChangedSandbox) {
+	f.Publish(t, func() sandbox.ThreadEvent { return sandbox.ThreadEvent{Kind: kind, Sandbox: &change} })
+}
+
 func shortened(i sandbox.ExecInfo) *sandbox.ExecInfo {
 	if len(i.Subject) > maxSubject {
 		i.Subject = strings.ToValidUTF8(i.Subject[:maxSubject], "") + "…"

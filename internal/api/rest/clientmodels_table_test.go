@@ -144,10 +144,11 @@ var clientModelTable = []clientModel{
 	{schema: "DecisionBody", name: "Decision", is: "is what a person says to an Approval.", fields: "decision reason scope"},
 	{
 		schema: "ThreadEvent", is: "is something that happened in a thread. Which fields it has follows from its kind.",
-		fields: "id kind at versions exec approval files",
+		fields: "id kind at versions exec approval files sandbox",
 	},
 	{schema: "ThreadVersions", ts: inline, is: "are digests of what an agent is told: equal ones stand for equal content.", fields: "tools skills prompt"},
 	{schema: "ApprovalSummary", ts: inline, is: "is what an event tells of a request for approval.", fields: "id state exec_id server tool why expires_at"},
+	{schema: "ChangedSandbox", ts: inline, is: "says which sandbox began, changed its state or ended.", fields: "sandbox_id template why"},
 	{schema: "ChangedFiles", ts: inline, is: "says where files changed.", fields: "exec_id paths more"},
 	{
 		schema: "AuditRecord", is: "is one record of the audit log.",

@@ -31,7 +31,8 @@ func (s eventRoutes) add() {
 	// The holder: as long as a server has followers of a thread, all that happens in the thread happens there.
 	op := route.On(http.MethodGet, "/api/threads/{thread}/events", "followEvents", route.TagThreads, route.Agents.At(route.Holder).Streaming(), "What happens in the thread, as it happens (server-sent events)")
 	op.Description = "First the event started: what happens from then on is told. Then tools.changed, skills.changed and prompt.changed when what the caller's agent is told differs, " +
-		"approval.requested and approval.decided, exec.started and exec.ended, and files.changed when the API or an exec that reports its files changed some (files/watch tells of all). " +
+		"approval.requested and approval.decided, exec.started and exec.ended, files.changed when the API or an exec that reports its files changed some (files/watch tells of all), " +
+		"and sandbox.started, sandbox.paused, sandbox.resumed, sandbox.hibernated and sandbox.ended. " +
 		"Each event has an id. Send the last one as Last-Event-ID, or as after, to resume: nothing is missing between. Where the server does not have all of it any more, the first event is " +
 		"reset in place of started: read the thread's state anew. A stream that takes too little gets a reset, too. The server keeps the newest 256 events, and for two minutes after the last stream ended. " +
 		"An event end, and the end of the stream, when the thread is deleted; an event error with a problem when the key is not valid any more, or the server stops or gave the thread up: follow again. " +

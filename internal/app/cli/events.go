@@ -20,7 +20,7 @@ func newEvents(api *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "events THREAD", Short: "Show what happens in a thread, as it happens",
 		Long: "Follows the events of a thread until it is deleted, or the command is interrupted: changes of its tools, skills and\n" +
-			"prompt, calls that wait for approval, execs, and files. A connection that is lost is made again, and nothing is\n" +
+			"prompt, calls that wait for approval, execs, files, and states of its sandbox. A connection that is lost is made again, and nothing is\n" +
 			"missing between; where the server does not have all any more, an event reset says so.\n\n" +
 			"With --json each event is one line of JSON. Its id goes into --after, to go on later.",
 		Example: "  skerry events my-thread\n  skerry events my-thread --json | jq -c 'select(.kind == \"exec.ended\")'",
@@ -66,6 +66,9 @@ func eventLine(e sdk.ThreadEvent) string {
 		if f.More {
 			parts = append(parts, "and maybe more")
 		}
+	}
+	if b := e.Sandbox; b != nil {
+		parts = append(parts, argform.Line(string(b.SandboxID), 64), argform.Line(b.Template, 40), argform.Line(b.Why, 120))
 	}
 	if v := e.Versions; v != nil {
 		parts = append(parts, "prompt", argform.Line(v.Prompt, 40))

@@ -53,6 +53,7 @@ type Parts struct {
 	Pool        *pool.Pool
 	Threads     *threads.Threads
 	Watcher     Watcher
+	Followers   Followers
 }
 
 // New makes the four parts. What they begin ends with ctx.
@@ -64,7 +65,7 @@ func New(ctx context.Context, caps driver.Capabilities, o Options) (*Orders, *Qu
 		places: o.Slots, startTime: o.StartTime,
 	}
 	teardown := &Teardown{
-		audit: o.Audit, copies: o.Copies, ctx: ctx, hooks: o.Hooks, live: o.Live, log: o.Log, metrics: o.Metrics, owners: o.Owners, pool: o.Pool,
+		audit: o.Audit, copies: o.Copies, ctx: ctx, followers: o.Followers, hooks: o.Hooks, live: o.Live, log: o.Log, metrics: o.Metrics, owners: o.Owners, pool: o.Pool,
 		retirements: o.Retirements, startTime: o.StartTime, watches: o.Watcher, wg: o.Group,
 	}
 	return orders, queue, teardown, &Lifecycle{

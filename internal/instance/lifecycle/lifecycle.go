@@ -193,8 +193,10 @@ func (l *Lifecycle) stop(ctx context.Context, c sandbox.Caller, inst *instance.I
 	if inst.Owned() != nil && !l.owners.Confirm(inst.Owned()) { // which lets go of the instance
 		return sandbox.Info{}, ownership.NotHere(&ownership.Elsewhere{})
 	}
+	kind := sandbox.EventSandboxHibernated
 	info, err := l.orders.SaveHibernated(inst)
 	if err != nil {
+		kind = sandbox.EventSandboxEnded
 		err = sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be kept")
 	}
 	rec := audit.About(c, inst.Thread, action, audit.PhaseResult)
@@ -204,8 +206,12 @@ func (l *Lifecycle) stop(ctx context.Context, c sandbox.Caller, inst *instance.I
 	}
 	l.metrics.Changed(action, why)
 	l.teardown.Remove(ctx, inst)
+	l.teardown.tell(inst, kind, why)
 	return info, err
 }
+
+// Started tells followers that an instance runs.
+func (l *Lifecycle) Started(inst *instance.Instance) { l.teardown.tell(inst, sandbox.EventSandboxStarted, "") }
 
 // Left counts an exec out of its instance, which was its last one when the instance is too old. What runs in a second
 // instance counts in the thread's own, too.
@@ -297,6 +303,7 @@ func (l *Lifecycle) changePause(ctx context.Context, c sandbox.Caller, inst *ins
 		return inst.Info(), err
 	}
 	l.metrics.Changed(action, why)
+	l.teardown.tell(inst, map[string]sandbox.ThreadEventKind{audit.ActionSandboxPause: sandbox.EventSandboxPaused, audit.ActionSandboxResume: sandbox.EventSandboxResumed}[action], why)
 	if err == nil {
 		err = l.hooks.Publish(ctx, inst)
 	}

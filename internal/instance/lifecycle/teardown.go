@@ -22,11 +22,17 @@ type Watcher interface {
 	SandboxEnded(t sandbox.Thread)
 }
 
+// Followers are told how the sandbox of a thread changes, once the change is there to see.
+type Followers interface {
+	SandboxChanged(t sandbox.Thread, kind sandbox.ThreadEventKind, change sandbox.ChangedSandbox)
+}
+
 // Teardown ends instances: on request, when their sandbox dies, and when another server takes their thread.
 type Teardown struct {
 	audit       *audit.Log
 	copies      *copies.Copies
 	ctx         context.Context
+	followers   Followers
 	hooks       *hooks.Hooks
 	retirements *instance.Retirements
 	live        *instance.Map
@@ -89,7 +95,15 @@ func (d *Teardown) finish(ctx context.Context, c sandbox.Caller, inst *instance.
 	err := d.audit.AppendResult(context.WithoutCancel(ctx), rec)
 	d.metrics.Changed(audit.ActionSandboxRemove, string(status))
 	d.Remove(ctx, inst)
+	d.tell(inst, sandbox.EventSandboxEnded, why)
 	return err
+}
+
+// tell tells followers of a change of the thread's own sandbox.
+func (d *Teardown) tell(inst *instance.Instance, kind sandbox.ThreadEventKind, why string) {
+	if inst.Main == nil {
+		d.followers.SandboxChanged(inst.Thread, kind, sandbox.ChangedSandbox{ID: inst.ID, Template: inst.Template.Name, Why: why})
+	}
 }
 
 // Remove takes away all of an instance whose ending is set, and takes it out of the map.

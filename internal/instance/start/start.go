@@ -289,6 +289,8 @@ func (s *Starts) start(ctx context.Context, c sandbox.Caller, inst *instance.Ins
 		inst.Err = err
 		inst.End(sandbox.StatusLost)
 		s.teardown.Remove(ctx, inst)
+	} else {
+		s.lifecycle.Started(inst)
 	}
 	close(inst.Ready)
 }

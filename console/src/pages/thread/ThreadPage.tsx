@@ -21,13 +21,15 @@ export function ThreadPage() {
   useTitle(thread);
   const owned = useOwned(thread);
   const me = usePrincipal();
-  // No event tells of the sandbox's state, so it is asked for.
+  const [followed, setFollowed] = useState(false);
   const info = useQuery({
     queryKey: [...owned.known, "info"],
     queryFn: ({ signal }) => owned.thread.info({ signal }),
-    refetchInterval: 5_000,
+    // Events tell of all but the size of files that processes write.
+    refetchInterval: followed ? 60_000 : 5_000,
   });
-  useThreadEvents(owned, info.isSuccess);
+  const open = useThreadEvents(owned, info.isSuccess);
+  if (open !== followed) setFollowed(open);
   const missing = info.error instanceof SkerryError && info.error.status === 404;
   return (
     <div className="page page-fill">

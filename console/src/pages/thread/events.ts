@@ -1,12 +1,13 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect } from "react";
+import { useEffect, useState } from "react";
 import type { Owned } from "./owned";
 
 const timelineEveryMs = 1_000;
 
-/** Asks anew for what the thread's stream of events says has changed. */
-export function useThreadEvents({ thread, known: key }: Owned, enabled: boolean): void {
+/** Asks anew for what the thread's stream of events says has changed. Returns whether the stream is open. */
+export function useThreadEvents({ thread, known: key }: Owned, enabled: boolean): boolean {
   const known = useQueryClient();
+  const [open, setOpen] = useState(false);
   useEffect(() => {
     if (!enabled) return;
     const stop = new AbortController();
@@ -29,16 +30,22 @@ export function useThreadEvents({ thread, known: key }: Owned, enabled: boolean)
           } else if (event.kind === "files.changed") {
             renew("files");
             renewTimeline();
-          } else if (event.kind === "tools.changed" || event.kind === "skills.changed" || event.kind === "prompt.changed") renew("agent");
-          else if (event.kind === "started" || event.kind === "reset") void known.invalidateQueries({ queryKey: key });
+          } else if (event.kind.startsWith("sandbox.")) renew("info");
+          else if (event.kind === "tools.changed" || event.kind === "skills.changed" || event.kind === "prompt.changed") renew("agent");
+          else if (event.kind === "started" || event.kind === "reset") {
+            setOpen(true);
+            void known.invalidateQueries({ queryKey: key });
+          }
         }
       } catch {
         // The page's own questions say what is wrong; without events, it is only less quick.
       }
+      setOpen(false);
     })();
     return () => {
       stop.abort();
       clearTimeout(timer);
     };
   }, [thread, key, enabled, known]);
+  return open;
 }
