@@ -54,7 +54,6 @@ let renewal: Renewal | undefined;
 let renewing: Promise<void> | undefined;
 // The tokens that the login has had. A request that a client made with one of them is sent with the one that is good now.
 const had = new Set<string>();
-let client = connect();
 const listeners = new Set<() => void>();
 let onExpired: () => void = () => undefined;
 
@@ -86,12 +85,16 @@ async function refresh(old: Renewal): Promise<void> {
   }
 }
 
+/** Waits for the next token when this one is about to end. */
+async function renew(): Promise<void> {
+  if (renewal === undefined || Date.now() < renewal.at) return;
+  renewing ??= refresh(renewal).finally(() => (renewing = undefined));
+  await renewing;
+}
+
 /** Requests of the page. Each has a token that is still good, and an answer 401 ends the session. */
 const watchedFetch: typeof fetch = async (input, init) => {
-  if (renewal !== undefined && Date.now() >= renewal.at) {
-    renewing ??= refresh(renewal).finally(() => (renewing = undefined));
-    await renewing;
-  }
+  await renew();
   const sentWith = key;
   const headers = new Headers(init?.headers);
   if (had.has(headers.get("Authorization")?.replace(/^Bearer /, "") ?? "")) headers.set("Authorization", `Bearer ${key}`);
@@ -107,6 +110,8 @@ function options(onBehalfOf?: string): Options {
 function connect(onBehalfOf?: string): Skerry {
   return new Skerry(options(onBehalfOf));
 }
+
+let client = connect();
 
 // Clients that act for other users, by these.
 const acting = new Map<string, Skerry>();
@@ -141,6 +146,11 @@ export const session = {
     const known = acting.get(user) ?? connect(user);
     acting.set(user, known);
     return known;
+  },
+  renew,
+  /** A stream ended because its token did, and the session goes on with another one: follow it again. */
+  outlives(err: unknown): boolean {
+    return err instanceof SkerryError && err.status === 401 && state.principal?.method === "jwt";
   },
   /** Asks for what is no JSON, such as an export; for another user than the caller it acts for that one. */
   open(request: Request, signal: AbortSignal, of?: string): Promise<Response> {

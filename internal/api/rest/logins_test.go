@@ -64,7 +64,9 @@ func TestLogins(t *testing.T) {
 	h := handler(t, w, func(o *Options) {
 		o.Keys, o.Anonymous, o.Logins, o.AllowedHosts = w, nil, issuers, []string{"skerry.example"}
 		o.AllowedOrigins = []string{"https://public.example"}
-		o.AuthRefused = func(_ context.Context, c sandbox.Caller, reason string, _ bool) { refused = append(refused, c.Source+" "+reason) }
+		o.AuthRefused = func(_ context.Context, c sandbox.Caller, reason string, _ bool) {
+			refused = append(refused, c.Source+" "+reason)
+		}
 	})
 	list, _ := decodeBody(t, send(h, "GET", "/api/login", ""))["issuers"].([]any)
 	first, _ := list[0].(map[string]any)

@@ -186,7 +186,7 @@ func (s *server) handler() (http.Handler, error) {
 	})
 	cfg := apiConfig(s.o.Version)
 	checks := s.checks()
-	open := humagin.New(engine, cfg)
+	open := humagin.NewWithGroup(engine, engine.Group("", checks.table.CheckQuery), cfg)
 	api := route.NewAPI(s.table, humagin.NewWithGroup(engine, engine.Group("", checks.all()...), cfg), open)
 	o := s.o
 	threadRoutes{o.Threads, o.Sandboxes}.add(api)

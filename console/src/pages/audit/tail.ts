@@ -25,18 +25,22 @@ export function useTail(filter: Query, on: boolean, most: number): Tail {
       came = [];
       setTail((old) => ({ records: [...now, ...old.records].slice(0, most), error: undefined }));
     };
-    void (async () => {
+    let last = "";
+    const follow = async (): Promise<void> => {
       try {
         const { since: _s, until: _u, ...rest } = filter;
-        for await (const { record } of session.client.followAudit(rest, "", { signal: stop.signal })) {
+        for await (const { id, record } of session.client.followAudit(rest, last, { signal: stop.signal })) {
+          last = id;
           came.push(record as FullRecord);
           if (came.length > most) came.shift();
           timer ??= setTimeout(show, 250);
         }
       } catch (error) {
+        if (session.outlives(error)) return follow();
         if (!stop.signal.aborted) setTail((old) => ({ ...old, error }));
       }
-    })();
+    };
+    void follow();
     return () => {
       stop.abort();
       clearTimeout(timer);

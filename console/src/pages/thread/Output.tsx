@@ -1,5 +1,6 @@
 import { type ExecResult, type Thread } from "@skerry/client";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { session } from "../../session/session";
 import { Failure } from "../../ui/Failure";
 
 export interface Part {
@@ -82,18 +83,22 @@ export function LiveOutput({ thread, exec, onEnd }: { thread: Thread; exec: stri
     };
     setParts([]);
     setError(undefined);
-    void (async () => {
+    let last = 0;
+    const follow = async (): Promise<void> => {
       try {
-        for await (const e of thread.execById(exec).events(0, { signal: stop.signal })) {
+        for await (const e of thread.execById(exec).events(last, { signal: stop.signal })) {
+          last = e.n;
           if (e.type === "stdout" || e.type === "stderr") {
             came.push({ stream: e.type, text: decoders[e.type].decode(e.data, { stream: true }) });
             timer ??= setTimeout(show, 50);
           } else if (e.type === "exit") onEnd(e.result);
         }
       } catch (err) {
+        if (session.outlives(err)) return follow();
         if (!stop.signal.aborted) setError(err);
       }
-    })();
+    };
+    void follow();
     return () => {
       stop.abort();
       clearTimeout(timer);

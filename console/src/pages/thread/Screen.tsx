@@ -66,18 +66,24 @@ export default function Screen({ thread, exec, onEnd }: Props) {
     term.onResize(({ cols, rows }) => joined?.resize(cols, rows));
     term.onData((data) => joined?.write(data));
     term.onBinary((data) => joined?.write(Uint8Array.from(data, (c) => c.charCodeAt(0))));
-    void (async () => {
+    const join = async (after: number): Promise<void> => {
+      const by = session.client;
       try {
-        joined = await session.client.thread(thread).execById(exec).terminal(0, { signal: stop.signal });
+        joined = await by.thread(thread).execById(exec).terminal(after, { signal: stop.signal });
         joined.resize(term.cols, term.rows);
-        term.focus();
+        if (after === 0) term.focus();
         for await (const bytes of joined) await new Promise<void>((taken) => term.write(bytes, taken));
         const { exit } = joined;
         onEnd(exec, exit?.status === "exited" ? `It ended with exit ${exit.exit_code ?? "?"}.` : `It ended: ${exit?.status ?? "lost"}.`);
       } catch (err) {
-        if (!stop.signal.aborted) setError(err);
+        if (stop.signal.aborted) return;
+        // A socket does not say what ended it: when the token is another one by now, it is that.
+        await session.renew();
+        if (joined !== undefined && session.client !== by) return join(joined.next - 1);
+        setError(err);
       }
-    })();
+    };
+    void join(0);
     return () => {
       stop.abort();
       joined?.close();

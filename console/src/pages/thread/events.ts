@@ -1,5 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
+import { session } from "../../session/session";
 import type { Owned } from "./owned";
 
 const timelineEveryMs = 1_000;
@@ -19,9 +20,11 @@ export function useThreadEvents({ thread, known: key }: Owned, enabled: boolean)
         timer = undefined;
         renew("timeline");
       }, timelineEveryMs));
-    void (async () => {
+    let last = "";
+    const follow = async (): Promise<void> => {
       try {
-        for await (const event of thread.events("", { signal: stop.signal })) {
+        for await (const event of thread.events(last, { signal: stop.signal })) {
+          last = event.id ?? last;
           if (event.kind === "exec.started" || event.kind === "exec.ended") {
             renew("execs");
             renew("info");
@@ -37,11 +40,13 @@ export function useThreadEvents({ thread, known: key }: Owned, enabled: boolean)
             void known.invalidateQueries({ queryKey: key });
           }
         }
-      } catch {
+      } catch (err) {
+        if (session.outlives(err)) return follow();
         // The page's own questions say what is wrong; without events, it is only less quick.
       }
       setOpen(false);
-    })();
+    };
+    void follow();
     return () => {
       stop.abort();
       clearTimeout(timer);

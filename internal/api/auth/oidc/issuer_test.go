@@ -39,8 +39,8 @@ type testIssuer struct {
 	keys   []jose.JSONWebKey
 	doc    map[string]any // instead of the description
 	broken bool
-	hold   chan struct{} // answers wait for it
-	asked  int           // for keys
+	hold   chan struct{}    // answers wait for it
+	asked  int              // for keys
 	token  http.HandlerFunc // the token endpoint
 }
 

@@ -135,7 +135,10 @@ func TestLoginRefused(t *testing.T) {
 func TestSlowLogin(t *testing.T) {
 	b := loginBed(t)
 	b.is.change(func() {
-		b.is.token = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+		b.is.token = func(_ http.ResponseWriter, r *http.Request) {
+			_ = r.ParseForm() // net/http sees a client go away once it has read the body
+			<-r.Context().Done()
+		}
 	})
 	b.Logins(t.Context())
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -196,10 +199,10 @@ func TestLoginSettings(t *testing.T) {
 		t.Error(err)
 	}
 	for words, change := range map[string]func(*Issuer){
-		"client_id: ":        func(i *Issuer) { i.ClientID = "a\nb" },
-		"needs client_id":    func(i *Issuer) { i.ClientID, i.Scopes = "", []string{"openid"} },
-		"openid is missing":  func(i *Issuer) { i.Scopes = []string{"roles"} },
-		`"a b" is none`:      func(i *Issuer) { i.Scopes = []string{"openid", "a b"} },
+		"client_id: ":         func(i *Issuer) { i.ClientID = "a\nb" },
+		"needs client_id":     func(i *Issuer) { i.ClientID, i.Scopes = "", []string{"openid"} },
+		"openid is missing":   func(i *Issuer) { i.Scopes = []string{"roles"} },
+		`"a b" is none`:       func(i *Issuer) { i.Scopes = []string{"openid", "a b"} },
 		"21 are more than 20": func(i *Issuer) { i.Scopes = append(slices.Repeat([]string{"x"}, 20), "openid") },
 	} {
 		bad := good

@@ -47,8 +47,8 @@ func New(issuers Issuers, refused access.Refused) Routes {
 	return Routes{issuers: issuers, refused: refused, guesses: auth.NewGuesses(), places: make(chan struct{}, atOnce)}
 }
 
-// issuerView is an identity provider as the page of a login needs it.
-type issuerView struct {
+// loginProvider is an identity provider as the page of a login needs it.
+type loginProvider struct {
 	Issuer                string   `json:"issuer"`
 	Name                  string   `json:"name"`
 	ClientID              string   `json:"client_id" doc:"Of a public client: there is no secret"`
@@ -56,8 +56,8 @@ type issuerView struct {
 	AuthorizationEndpoint string   `json:"authorization_endpoint,omitempty" doc:"Absent while the provider does not answer the server"`
 }
 
-type listOut struct {
-	Issuers []issuerView `json:"issuers"`
+type loginProviders struct {
+	Issuers []loginProvider `json:"issuers"`
 }
 
 // in is a code to redeem, or a refresh token.
@@ -72,7 +72,7 @@ type in struct {
 	}
 }
 
-type credential struct {
+type loginToken struct {
 	Token        string `json:"token" doc:"Send it as Authorization: Bearer"`
 	ExpiresInS   int    `json:"expires_in_s"`
 	RefreshToken string `json:"refresh_token,omitempty"`
@@ -80,7 +80,7 @@ type credential struct {
 
 type out struct {
 	CacheControl string `header:"Cache-Control"`
-	Body         credential
+	Body         loginToken
 }
 
 // Add adds the routes to api.
@@ -93,15 +93,15 @@ func (s Routes) Add(api *route.API) {
 	route.Register(api, op, s.redeem)
 }
 
-func (s Routes) list(ctx context.Context, _ *struct{}) (*route.Body[listOut], error) {
-	o := listOut{Issuers: []issuerView{}}
+func (s Routes) list(ctx context.Context, _ *struct{}) (*route.Body[loginProviders], error) {
+	o := loginProviders{Issuers: []loginProvider{}}
 	if s.issuers == nil {
 		return route.BodyOf(o), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	for _, l := range s.issuers.Logins(ctx) {
-		o.Issuers = append(o.Issuers, issuerView(l))
+		o.Issuers = append(o.Issuers, loginProvider(l))
 	}
 	return route.BodyOf(o), nil
 }
@@ -142,7 +142,7 @@ func (s Routes) redeem(ctx context.Context, in *in) (*out, error) {
 		s.note(ctx, err, source)
 		return nil, err
 	}
-	return &out{CacheControl: exchange.NoStore, Body: credential{Token: tokens.Credential, ExpiresInS: max(0, int(tokens.ValidFor/time.Second)), RefreshToken: tokens.Refresh}}, nil
+	return &out{CacheControl: exchange.NoStore, Body: loginToken{Token: tokens.Credential, ExpiresInS: max(0, int(tokens.ValidFor/time.Second)), RefreshToken: tokens.Refresh}}, nil
 }
 
 // note counts and records a login that was refused.

@@ -77,7 +77,7 @@ func Register[I, O any](a *API, op huma.Operation, handle func(context.Context, 
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = MaxJSONBytes + 1 // huma refuses a body that reaches the limit
 	}
-	op.BodyReadTimeout = -1            // the exchange has a rolling one; huma's is five seconds for the whole body
+	op.BodyReadTimeout = -1 // the exchange has a rolling one; huma's is five seconds for the whole body
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
