@@ -18,6 +18,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/jupyter"
 	"github.com/skerry-sandbox/skerry/internal/api/librechat"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/overview"
+	"github.com/skerry-sandbox/skerry/internal/app/findings"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
@@ -80,6 +82,21 @@ func (p *readiness) checks(ctx context.Context) []rest.Check {
 	return checks
 }
 
+// parts are those that operators see findings about.
+func (p *readiness) parts(data string, levels overview.Series) findings.Parts {
+	parts := findings.Parts{
+		Data: data, Install: p.install, Store: p.store, Driver: p.driver, Disk: p.disk, Audit: p.audit, Levels: levels,
+		Tools: p.hub.ConfigError, Draining: p.orch.Shutdown.Draining,
+	}
+	if p.tls != nil {
+		parts.TLS = func() (string, bool) {
+			c := tlsCheck(p.tls)
+			return c.Detail, c.OK
+		}
+	}
+	return parts
+}
+
 // handler builds the API on all parts before it.
 func (b *builder) handler(
 	ctx context.Context, tls *tlsfiles.Server, f *foundation, m *materials, x *extensionSet, t *toolSet, w *work, s *sandboxes,
@@ -107,8 +124,8 @@ func (b *builder) handler(
 	ready := &readiness{
 		store: f.store, driver: m.driver, install: f.data.install, disk: m.disk, hub: t.hub, audit: f.audit, tls: tls, orch: s.orch, log: b.log,
 	}
-	overview := openOverview(f, s.metrics, b.onClose)
-	overview.Examine = openFindings(ready, f.data.path, overview.Series, b.onClose)
+	kept := openOverview(f, s.metrics, b.onClose)
+	kept.Examine = findings.Open(ready.parts(f.data.path, kept.Series), b.onClose)
 	o := rest.Options{
 		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill, template string) (sandbox.Runnable, error) {
 			template = cmp.Or(template, b.cfg.DefaultTemplate)
@@ -124,8 +141,8 @@ func (b *builder) handler(
 		Service: use,
 		Administration: rest.Administration{
 			MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{f.secrets, access}, Drift: driftAdmin{t.drift, t.hub},
-			Policy: policyAdmin{t.policy, &replay.Replay{Engine: t.policy, Log: f.audit, Catalog: t.hub.Catalog}, access}, Audit: f.audit, AuditProof: f.audit, Overview: overview,
-			Fleet: openFleet(f.data.peers, s.orch, overview.Series.Levels),
+			Policy: policyAdmin{t.policy, &replay.Replay{Engine: t.policy, Log: f.audit, Catalog: t.hub.Catalog}, access}, Audit: f.audit, AuditProof: f.audit, Overview: kept,
+			Fleet: openFleet(f.data.peers, s.orch, kept.Series.Levels),
 		},
 		Clients: rest.Clients{
 			Keys: access, OperatorTenant: b.cfg.OperatorTenant, AuthRefused: access.refusals.Add,

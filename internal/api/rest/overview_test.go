@@ -69,11 +69,11 @@ func TestExamine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	o, _ := w.options(t)
-	server := &overview.Server{Series: kept{}, Examine: func(ctx context.Context) (overview.Findings, error) {
+	server := &overview.Server{Series: kept{}, Examine: func(ctx context.Context) (overview.ServerFindings, error) {
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Error("the wait has no deadline")
 		}
-		return overview.Findings{At: time.Unix(1_800_000_000, 0).UTC(), Items: []overview.Finding{{Check: "clock", State: "warning", Detail: "is wrong", Fix: "set it"}}}, nil
+		return overview.ServerFindings{At: time.Unix(1_800_000_000, 0).UTC(), Items: []overview.ServerFinding{{Check: "clock", State: "warning", Detail: "is wrong", Fix: "set it"}}}, nil
 	}}
 	o.Overview = server
 	h, err := New(o)
@@ -85,8 +85,8 @@ func TestExamine(t *testing.T) {
 	if len(items) != 1 || items[0].(map[string]any)["fix"] != "set it" || m["at"] != "2027-01-15T08:00:00Z" {
 		t.Errorf("%v", m)
 	}
-	server.Examine = func(context.Context) (overview.Findings, error) {
-		return overview.Findings{}, sandbox.Errorf(sandbox.Unavailable, "the server still looks")
+	server.Examine = func(context.Context) (overview.ServerFindings, error) {
+		return overview.ServerFindings{}, sandbox.Errorf(sandbox.Unavailable, "the server still looks")
 	}
 	wantProblem(t, send(h, "GET", "/api/doctor", "", "X-API-Key: root"), http.StatusServiceUnavailable, "unavailable")
 	wantProblem(t, send(handler(t, newWorld(t)), "GET", "/api/doctor", "", "X-API-Key: root"), http.StatusNotImplemented, "not_supported")

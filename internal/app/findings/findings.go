@@ -1,4 +1,4 @@
-package app
+package findings
 
 import (
 	"context"
@@ -7,30 +7,49 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest/overview"
+	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
 
 const (
-	// findingsKept is how long findings are shown before the server looks again.
-	findingsKept = 30 * time.Second
+	// kept is how long findings are shown before the server looks again.
+	kept = 30 * time.Second
 	// lookWait bounds one check of a running server.
 	lookWait = 4 * time.Second
 )
 
-// openFindings lets operators see what of `skerry doctor` the running server sees itself, until it is closed.
-func openFindings(p *readiness, data string, levels overview.Series, onClose func(func() error)) func(context.Context) (overview.Findings, error) {
-	f := findings{p, levels}
+// Parts are what the findings are about.
+type Parts struct {
+	Data    string // folder
+	Install string // names it; sandboxes bear it
+	Store   *store.Store
+	Driver  driver.Driver
+	Disk    *quota.Volume
+	Audit   *audit.Log
+	Levels  overview.Series
+	// Tools is nil when the configuration of MCP servers is right.
+	Tools func() error
+	// TLS says whether the certificate is good, in words; nil: http.
+	TLS func() (words string, good bool)
+	// Draining reports whether the server is stopping.
+	Draining func() bool
+}
+
+// Open returns what lets operators see of `skerry doctor` what the running server sees itself, until it is closed.
+func Open(p Parts, onClose func(func() error)) func(context.Context) (overview.ServerFindings, error) {
+	f := findings{p}
 	look := func(name, fix string, run func(context.Context, *doctor.Report)) doctor.Check {
 		return doctor.Check{Name: name, Within: lookWait, Run: run, OnTimeout: doctor.Line{State: doctor.Problem, Fix: fix}}
 	}
-	examiner := doctor.NewExaminer(findingsKept, []doctor.Check{
+	examiner := doctor.NewExaminer(kept, []doctor.Check{
 		look("kernel", "look whether this host hangs", doctor.Kernel),
 		look("cgroups", "look whether this host hangs", doctor.Cgroups),
 		look("clock", "look whether this host hangs", doctor.Clock),
-		look("data folder", "the disk of the data folder hangs: mend it", func(_ context.Context, r *doctor.Report) { doctor.Folder(r, data) }),
+		look("data folder", "the disk of the data folder hangs: mend it", func(_ context.Context, r *doctor.Report) { doctor.Folder(r, p.Data) }),
 		look("disk quota", "the disk of the data folder hangs: mend it", f.quota),
 		look("state", "look whether Redis answers", f.state),
 		look("driver", "restart what starts sandboxes", f.driver),
@@ -39,27 +58,34 @@ func openFindings(p *readiness, data string, levels overview.Series, onClose fun
 		look("server", "", f.server),
 	})
 	onClose(examiner.Close)
-	return func(ctx context.Context) (overview.Findings, error) {
+	return func(ctx context.Context) (overview.ServerFindings, error) {
 		lines, at, err := examiner.Lines(ctx)
 		if err != nil {
-			return overview.Findings{}, sandbox.Wrap(sandbox.Unavailable, err, "the server still looks: ask again in a few seconds")
+			return overview.ServerFindings{}, sandbox.Wrap(sandbox.Unavailable, err, "the server still looks: ask again in a few seconds")
 		}
-		out := overview.Findings{At: at.UTC(), Items: make([]overview.Finding, len(lines))}
+		out := overview.ServerFindings{At: at.UTC(), Items: make([]overview.ServerFinding, len(lines))}
 		for i, l := range lines {
-			out.Items[i] = overview.Finding{Check: l.Check, Name: l.Name, State: string(l.State), Detail: l.Detail, Fix: l.Fix}
+			out.Items[i] = overview.ServerFinding{Check: l.Check, Name: l.Name, State: string(l.State), Detail: cut(l.Detail), Fix: l.Fix}
 		}
 		return out, nil
 	}
 }
 
-// findings are the checks of a server that runs.
-type findings struct {
-	*readiness
-	levels overview.Series
+// maxDetail bounds what is told of one thing: errors of engines may be long.
+const maxDetail = 1000
+
+func cut(text string) string {
+	if len(text) <= maxDetail {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxDetail], "") + "…"
 }
 
+// findings are the checks of a server that runs.
+type findings struct{ Parts }
+
 func (f findings) quota(_ context.Context, r *doctor.Report) {
-	if s := f.disk.State(); s.Enforced {
+	if s := f.Disk.State(); s.Enforced {
 		r.OK("", "%s", s)
 	} else {
 		r.Warn("", "mount the data folder with usrquota and prjquota (ext4, xfs), switch on its quotas (btrfs quota enable --simple), or set disk_image_mib", "%s", s)
@@ -67,11 +93,11 @@ func (f findings) quota(_ context.Context, r *doctor.Report) {
 }
 
 func (f findings) state(ctx context.Context, r *doctor.Report) {
-	if !f.store.Embedded() {
-		CheckRedis(ctx, r, f.store)
+	if !f.Store.Embedded() {
+		Redis(ctx, r, f.Store)
 		return
 	}
-	if err := f.store.Ping(ctx); err != nil {
+	if err := f.Store.Ping(ctx); err != nil {
 		r.Problem("", "look whether the disk of the data folder is full, and restart the server", "%s", err)
 		return
 	}
@@ -80,13 +106,13 @@ func (f findings) state(ctx context.Context, r *doctor.Report) {
 
 func (f findings) driver(ctx context.Context, r *doctor.Report) {
 	const fix = "restart it, and look into its log"
-	found, err := f.readiness.driver.List(ctx, map[string]string{sandbox.LabelInstall: f.install})
+	found, err := f.Driver.List(ctx, map[string]string{sandbox.LabelInstall: f.Install})
 	if err != nil {
 		r.Problem("", fix, "sandboxes cannot be listed: %s", err)
 		return
 	}
 	what := ""
-	if teller, ok := f.readiness.driver.(driver.Describer); ok {
+	if teller, ok := f.Driver.(driver.Describer); ok {
 		about, err := teller.About(ctx)
 		if err != nil {
 			r.Problem("", fix, "it does not tell its version: %s", err)
@@ -98,19 +124,19 @@ func (f findings) driver(ctx context.Context, r *doctor.Report) {
 }
 
 func (f findings) audit(_ context.Context, r *doctor.Report) {
-	if err := f.readiness.audit.State().Err; err != nil {
+	if err := f.Audit.State().Err; err != nil {
 		r.Problem("", "make room on the disk of the data folder, or mend it", "it cannot be written: %s", err)
 	} else {
 		r.OK("", "is written")
 	}
-	for _, s := range f.readiness.audit.Sinks() {
+	for _, s := range f.Audit.Sinks() {
 		if s.Error != "" {
 			r.Warn(s.Name, "start what listens there, or mend audit."+s.Name+"; records wait on the disk until then", "it does not take records now, %d wait: %s", s.Behind, s.Error)
 		} else {
 			r.OK(s.Name, "%d records wait for it", s.Behind)
 		}
 	}
-	if s, ok := f.readiness.audit.Archive(); ok {
+	if s, ok := f.Audit.Archive(); ok {
 		if s.Err != nil {
 			r.Warn("archive", "look whether the folder or bucket of audit.archive can be written", "%d segments wait: %s", s.Behind, s.Err)
 		} else {
@@ -121,7 +147,7 @@ func (f findings) audit(_ context.Context, r *doctor.Report) {
 
 // capacity says what is at its end of the places for sandboxes and of the pools.
 func (f findings) capacity(_ context.Context, r *doctor.Report) {
-	l, ok := f.levels.Levels()
+	l, ok := f.Levels.Levels()
 	if !ok {
 		return
 	}
@@ -149,17 +175,17 @@ func (f findings) capacity(_ context.Context, r *doctor.Report) {
 
 // server says what else /readyz knows.
 func (f findings) server(_ context.Context, r *doctor.Report) {
-	if err := f.hub.ConfigError(); err != nil {
+	if err := f.Tools(); err != nil {
 		r.Problem("mcp servers", "mend extensions_config.json; until then the former one counts", "%s", err)
 	}
-	if f.tls != nil {
-		if c := tlsCheck(f.tls); c.OK {
-			r.OK(c.Name, "%s", c.Detail)
+	if f.TLS != nil {
+		if words, good := f.TLS(); good {
+			r.OK("tls", "%s", words)
 		} else {
-			r.Problem(c.Name, "put a certificate that is good into tls.cert and tls.key", "%s", c.Detail)
+			r.Problem("tls", "put a certificate that is good into tls.cert and tls.key", "%s", words)
 		}
 	}
-	if f.orch.Shutdown.Draining() {
+	if f.Draining() {
 		r.Warn("drain", "send requests to another server", "the server is stopping")
 	}
 }
@@ -167,8 +193,8 @@ func (f findings) server(_ context.Context, r *doctor.Report) {
 // clockDrift is how far Redis' clock may be from ours.
 const clockDrift = 2 * time.Second
 
-// CheckRedis looks at the Redis that the state is in.
-func CheckRedis(ctx context.Context, r *doctor.Report, s *store.Store) {
+// Redis looks at the Redis that the state is in.
+func Redis(ctx context.Context, r *doctor.Report, s *store.Store) {
 	if err := s.Ping(ctx); err != nil {
 		r.Problem("redis", "start Redis, or mend --redis (SKERRY_REDIS)", "%s", err)
 		return

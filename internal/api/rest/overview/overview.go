@@ -19,17 +19,17 @@ type Server struct {
 	// Disk is the room of the data folder. Nil: unknown.
 	Disk func() (DiskRoom, error)
 	// Examine looks at the machine and at what the server depends on, or says what was found a while ago. Nil: it does not.
-	Examine func(ctx context.Context) (Findings, error)
+	Examine func(ctx context.Context) (ServerFindings, error)
 }
 
-// Findings are what an examination found.
-type Findings struct {
-	At    time.Time `json:"at" doc:"When the server looked; it does again when somebody asks after half a minute"`
-	Items []Finding `json:"items"`
+// ServerFindings are what an examination found.
+type ServerFindings struct {
+	At    time.Time       `json:"at" doc:"When the server looked; it does again when somebody asks after half a minute"`
+	Items []ServerFinding `json:"items"`
 }
 
-// Finding is how one thing is.
-type Finding struct {
+// ServerFinding is how one thing is.
+type ServerFinding struct {
 	Check  string `json:"check" doc:"What was looked at: kernel, cgroups, clock, data folder, disk quota, state, driver, audit log, capacity, server"`
 	Name   string `json:"name,omitempty" doc:"Which of several"`
 	State  string `json:"state" enum:"ok,warning,problem" doc:"warning: the server serves, but something does not work as it should; problem: mend it first"`
@@ -108,7 +108,7 @@ func (r Routes) Add(api *route.API) {
 // examineTime bounds the wait for findings.
 const examineTime = 12 * time.Second
 
-func (r Routes) examine(ctx context.Context, _ *struct{}) (*route.Body[Findings], error) {
+func (r Routes) examine(ctx context.Context, _ *struct{}) (*route.Body[ServerFindings], error) {
 	if r.Server == nil || r.Server.Examine == nil {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "this server does not examine itself")
 	}

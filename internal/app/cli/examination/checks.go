@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/app"
+	"github.com/skerry-sandbox/skerry/internal/app/findings"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
@@ -214,7 +215,7 @@ func (e *examination) redis(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	defer s.Close() //nolint:errcheck // only read
-	app.CheckRedis(ctx, r, s)
+	findings.Redis(ctx, r, s)
 	if s.Ping(ctx) != nil {
 		return
 	}

@@ -41,7 +41,7 @@ func newTop(api *client.Client) *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use: "top THREAD", Short: "Show what a thread's sandbox uses, and its processes", Args: exit.Arguments(cobra.ExactArgs(1)),
-		Long: "Shows what the sandbox computes and holds, and the processes of its commands, those that compute most first. " +
+		Long: "Shows what the sandbox computes and holds, what its files take, and the processes of its commands, those that compute most first. " +
 			"On a terminal it goes on until Ctrl-C; elsewhere, and with --once or --json, it looks once, for two seconds.",
 		Example: "  skerry top demo\n  skerry top --once demo",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,8 +96,8 @@ func printTop(w io.Writer, before, now usage, all bool) error {
 	passed := max(1, float64(now.at.Sub(before.at).Milliseconds()))
 	if m, old := now.Metrics, before.Metrics; m != nil && old != nil {
 		cores := float64(m.CPUMillis-old.CPUMillis) / max(1, float64(m.At.Sub(old.At).Milliseconds()))
-		fmt.Fprintf(w, "CPU %.2f of %s cores   memory %.0f of %s MiB   processes %d of %s\n\n", max(0, cores), limit(m.CPULimitMillis, 1000), mib(m.MemoryBytes),
-			limit(m.MemoryLimitBytes, 1<<20), m.PIDs, limit(m.PIDsLimit, 1))
+		fmt.Fprintf(w, "CPU %.2f of %s cores   memory %.0f of %s MiB   processes %d of %s%s\n\n", max(0, cores), limit(m.CPULimitMillis, 1000), mib(m.MemoryBytes),
+			limit(m.MemoryLimitBytes, 1<<20), m.PIDs, limit(m.PIDsLimit, 1), files(m))
 	} else {
 		fmt.Fprint(w, "the driver of this server does not measure sandboxes\n\n")
 	}
@@ -126,6 +126,14 @@ func printTop(w io.Writer, before, now usage, all bool) error {
 	}
 	_, err := fmt.Fprintf(w, "… and %d more\n", hidden)
 	return err
+}
+
+// files is what the thread's files take, where that is known.
+func files(m *sdk.SandboxMetrics) string {
+	if m.Disk == nil {
+		return ""
+	}
+	return fmt.Sprintf("   files %.0f of %s MiB", mib(m.Disk.Bytes), limit(m.Disk.LimitBytes, 1<<20))
 }
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }

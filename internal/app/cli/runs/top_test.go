@@ -14,7 +14,7 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	metrics := func(at time.Time, cpu int64) *sdk.SandboxMetrics {
-		return &sdk.SandboxMetrics{At: at, CPUMillis: cpu, CPULimitMillis: 1500, MemoryBytes: 64 << 20, MemoryLimitBytes: 1 << 30, PIDs: 3, PIDsLimit: 0}
+		return &sdk.SandboxMetrics{Disk: &sdk.SandboxDisk{Bytes: 5 << 20, LimitBytes: 1 << 30}, At: at, CPUMillis: cpu, CPULimitMillis: 1500, MemoryBytes: 64 << 20, MemoryLimitBytes: 1 << 30, PIDs: 3, PIDsLimit: 0}
 	}
 	before := usage{Metrics: metrics(at, 1000), at: at, Processes: []sdk.Process{{PID: 7, CPUMillis: 900}, {PID: 8, CPUMillis: 100}}}
 	now := usage{Metrics: metrics(at.Add(2*time.Second), 2500), at: at.Add(2 * time.Second), Processes: []sdk.Process{
@@ -25,7 +25,7 @@ func TestTop(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
-	if lines[0] != "CPU 0.75 of 1.5 cores   memory 64 of 1024 MiB   processes 3 of any number of" {
+	if lines[0] != "CPU 0.75 of 1.5 cores   memory 64 of 1024 MiB   processes 3 of any number of   files 5 of 1024 MiB" {
 		t.Error(lines[0])
 	}
 	if !strings.HasPrefix(lines[3], "8    75 ") || !strings.Contains(lines[4], "e1 (ended)") || strings.Contains(out.String(), "\x1b") {
