@@ -112,6 +112,7 @@ describe("processes", () => {
       await row.locator(".cell-cpu").getByText(/^[1-9][0-9]* %$/).waitFor();
       await page.getByLabel(/^CPU: \d\.\d\d of \d/).waitFor();
       await page.getByLabel(/^Memory: .* of /).waitFor();
+      await page.getByLabel(/^Files: .* of /).waitFor();
       await row.getByRole("button", { name: /^End the exec of process/ }).click();
       await page.getByText("Nothing runs here now").waitFor();
     }, { path: `/ui/threads/${mine}/processes` });

@@ -86,6 +86,9 @@ func TestSandboxEvents(t *testing.T) {
 		{"POST", "/sandbox/hibernate", "sandbox.hibernated", "asked", "hibernated"},
 		{"POST", "/sandbox/resume", "sandbox.started", "", "running"},
 		{"DELETE", "/sandbox", "sandbox.ended", "released", ""},
+		{"PUT", "/sandbox", "sandbox.started", "", "running"},
+		{"POST", "/sandbox/hibernate", "sandbox.hibernated", "asked", "hibernated"},
+		{"DELETE", "/sandbox", "sandbox.ended", "released", ""},
 	} {
 		if a := s.do(step.method, "/api/threads/se"+step.path, nil); a.status >= 300 {
 			t.Fatalf("%s %s: %d %s", step.method, step.path, a.status, a.body)

@@ -33,6 +33,7 @@ type Instance struct {
 	Seat      Seat // what it counts against
 	Saved     Saved
 	Load      load
+	Disk      disk
 	Redaction redaction
 	Tools     ToolsView
 	Narrow    narrowed

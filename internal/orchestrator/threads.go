@@ -80,6 +80,25 @@ func (u *Threads) view(info sandbox.ThreadInfo) sandbox.ThreadView {
 	return v
 }
 
+// SandboxLoad says what the thread's sandbox uses, with its files.
+func (s Sandboxes) SandboxLoad(ctx context.Context, c sandbox.Caller, id string) (sandbox.Load, error) {
+	l, err := s.Lifecycle.SandboxLoad(ctx, c, id)
+	if err != nil {
+		return l, err
+	}
+	t := sandbox.Thread{Owner: c.Owner, ID: id}
+	if inst := s.Threads.live.Find(t); inst != nil {
+		l.Disk = inst.Disk.Used(func() (used sandbox.DiskUsage, err error) {
+			err = s.Threads.Files.With(t, nil, func(fs *paths.FS) error {
+				used, err = fs.Usage(context.WithoutCancel(ctx)) // others wait for it, too; it has a bound of its own
+				return err
+			})
+			return used, err
+		})
+	}
+	return l, nil
+}
+
 // ReleaseSandbox ends the thread's sandbox, if there is one, and forgets what it was; the files stay.
 func (u *Threads) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id string) error {
 	t, err := c.Thread(id)
@@ -89,13 +108,20 @@ func (u *Threads) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id strin
 	if err := u.threads.Exists(ctx, t); err != nil {
 		return err
 	}
-	if inst := u.live.Find(t); inst != nil {
+	inst, saved := u.live.Find(t), u.specs.Head(t)
+	if inst != nil {
 		inst.Saved.Forget()
 		if err := u.teardown.Retire(ctx, c, inst, sandbox.StatusKilled, "released"); err != nil {
 			return err
 		}
 	}
-	return u.specs.Forget(t)
+	if err := u.specs.Forget(t); err != nil {
+		return err
+	}
+	if inst == nil && saved != nil && saved.Hibernated != nil {
+		u.teardown.Forgot(t, *saved.Hibernated)
+	}
+	return nil
 }
 
 // DeleteThread ends the sandbox and deletes the files. The files vanish by one rename; deleting

@@ -22,6 +22,7 @@ type Load struct {
 	CPU    time.Duration // since it was made
 	Memory int64         // bytes, now, with the cache of its files
 	PIDs   int64         // processes and threads, now
+	Disk   *DiskUsage    // of the thread's files, some seconds ago; nil: unknown
 	Limits Limits
 }
 

@@ -251,6 +251,15 @@ type SandboxMetrics struct {
 	// Processes and threads; with a kernel of its own (gVisor) those that this kernel has on the host
 	PIDs      int64 `json:"pids"`
 	PIDsLimit int64 `json:"pids_limit"`
+	// The thread's files, as they were measured some seconds ago; absent when they cannot be counted
+	Disk *SandboxDisk `json:"disk,omitempty"`
+}
+
+// SandboxDisk is what a thread's files take, and may take.
+type SandboxDisk struct {
+	Bytes      int64 `json:"bytes"`
+	Files      int64 `json:"files"`
+	LimitBytes int64 `json:"limit_bytes"` // 0: no limit
 }
 
 // ExecInfo is one line of the list of execs.
@@ -584,7 +593,8 @@ type ThreadEvent struct {
 	// Resume behind it: send it as Last-Event-ID, or as after
 	ID string `json:"id,omitempty"`
 	// "started", "reset", "tools.changed", "skills.changed", "prompt.changed", "approval.requested",
-	// "approval.decided", "exec.started", "exec.ended" or "files.changed"
+	// "approval.decided", "exec.started", "exec.ended", "files.changed", "sandbox.started", "sandbox.paused",
+	// "sandbox.resumed", "sandbox.hibernated" or "sandbox.ended"
 	Kind string    `json:"kind"`
 	At   time.Time `json:"at"`
 	// As the caller sees the thread now; with started, reset and the three kinds of change
@@ -593,6 +603,7 @@ type ThreadEvent struct {
 	Exec     *ExecInfo        `json:"exec,omitempty"`
 	Approval *ApprovalSummary `json:"approval,omitempty"` // With approval.requested and approval.decided
 	Files    *ChangedFiles    `json:"files,omitempty"`    // With files.changed
+	Sandbox  *ChangedSandbox  `json:"sandbox,omitempty"`  // With the kinds that begin with sandbox.
 }
 
 // ThreadVersions are digests of what an agent is told: equal ones stand for equal content.
@@ -611,6 +622,13 @@ type ApprovalSummary struct {
 	Tool      string    `json:"tool"`
 	Why       string    `json:"why"`
 	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// ChangedSandbox says which sandbox began, changed its state or ended.
+type ChangedSandbox struct {
+	SandboxID string `json:"sandbox_id"`
+	Template  string `json:"template"`
+	Why       string `json:"why,omitempty"` // Such as asked, idle, age, room, or how it ended by itself
 }
 
 // ChangedFiles says where files changed.

@@ -63,7 +63,7 @@ func TestThreads(t *testing.T) {
 		t.Errorf("filter %+v", f)
 	}
 	wantProblem(t, send(h, "GET", "/api/threads?sort=usage", ""), http.StatusBadRequest, "invalid")
-	if m := decodeBody(t, send(h, "GET", "/api/threads/t1/sandbox/metrics", "")); m["cpu_ms"] != 1500.0 || m["memory_limit_bytes"] != float64(1<<30) || m["pids"] != 3.0 {
+	if m := decodeBody(t, send(h, "GET", "/api/threads/t1/sandbox/metrics", "")); m["cpu_ms"] != 1500.0 || m["memory_limit_bytes"] != float64(1<<30) || m["pids"] != 3.0 || m["disk"].(map[string]any)["bytes"] != float64(5<<20) || m["disk"].(map[string]any)["limit_bytes"] != float64(2<<30) {
 		t.Errorf("metrics %v", m)
 	}
 	for _, verb := range []string{"pause", "resume", "hibernate"} {

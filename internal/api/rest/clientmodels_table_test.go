@@ -74,8 +74,9 @@ var clientModelTable = []clientModel{
 	{schema: "Process", is: "is a process of a command that runs, or that outlived its command.", fields: "pid parent_pid exec_id running command started_at rss_bytes cpu_ms threads"},
 	{
 		schema: "SandboxMetrics", is: "is what a sandbox uses, and may use.",
-		fields: "at cpu_ms cpu_limit_millis memory_bytes memory_limit_bytes pids pids_limit",
+		fields: "at cpu_ms cpu_limit_millis memory_bytes memory_limit_bytes pids pids_limit disk",
 	},
+	{schema: "SandboxDisk", ts: inline, is: "is what a thread's files take, and may take.", fields: "bytes files limit_bytes"},
 	{schema: "ExecInfo", is: "is one line of the list of execs.", fields: "exec_id action subject status exit_code background started_at"},
 	{
 		schema: "CodeContext", is: "is an interpreter that keeps its variables between runs.",

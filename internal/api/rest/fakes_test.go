@@ -191,7 +191,7 @@ func (w *world) Resume(_ context.Context, c sandbox.Caller, _ string) (sandbox.I
 	return w.info(), w.see(c)
 }
 func (w *world) SandboxLoad(_ context.Context, c sandbox.Caller, _ string) (sandbox.Load, error) {
-	return sandbox.Load{CPU: 1500 * time.Millisecond, Memory: 7 << 20, PIDs: 3, Limits: sandbox.Limits{CPUMillis: 2000, MemoryBytes: 1 << 30, PIDs: 256}}, w.see(c)
+	return sandbox.Load{CPU: 1500 * time.Millisecond, Memory: 7 << 20, PIDs: 3, Disk: &sandbox.DiskUsage{Bytes: 5 << 20}, Limits: sandbox.Limits{CPUMillis: 2000, MemoryBytes: 1 << 30, PIDs: 256, DiskBytes: 2 << 30}}, w.see(c)
 }
 
 func (w *world) Hibernate(_ context.Context, c sandbox.Caller, _ string, force bool) (sandbox.Info, error) {

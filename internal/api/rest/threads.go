@@ -198,6 +198,15 @@ type sandboxMetrics struct {
 	MemoryLimitBytes int64     `json:"memory_limit_bytes"`
 	PIDs             int64     `json:"pids" doc:"Processes and threads; with a kernel of its own (gVisor) those that this kernel has on the host"`
 	PIDsLimit        int64     `json:"pids_limit"`
+	// Disk is nil when the files cannot be counted.
+	Disk *sandboxDisk `json:"disk,omitempty" doc:"The thread's files, as they were measured some seconds ago; absent when they cannot be counted"`
+}
+
+// sandboxDisk is what a thread's files take, and may take.
+type sandboxDisk struct {
+	Bytes      int64 `json:"bytes"`
+	Files      int64 `json:"files"`
+	LimitBytes int64 `json:"limit_bytes" doc:"0: no limit"`
 }
 
 func (s threadRoutes) sandboxMetrics(ctx context.Context, in *route.ThreadIn) (*route.Body[sandboxMetrics], error) {
@@ -205,10 +214,14 @@ func (s threadRoutes) sandboxMetrics(ctx context.Context, in *route.ThreadIn) (*
 	if err != nil {
 		return nil, err
 	}
-	return route.BodyOf(sandboxMetrics{
+	m := sandboxMetrics{
 		At: l.At, CPUMillis: l.CPU.Milliseconds(), CPULimitMillis: l.Limits.CPUMillis, MemoryBytes: l.Memory, MemoryLimitBytes: l.Limits.MemoryBytes,
 		PIDs: l.PIDs, PIDsLimit: l.Limits.PIDs,
-	}), nil
+	}
+	if l.Disk != nil {
+		m.Disk = &sandboxDisk{l.Disk.Bytes, l.Disk.Files, l.Limits.DiskBytes}
+	}
+	return route.BodyOf(m), nil
 }
 
 // labelled shows a thread without labels as having none, not null.

@@ -211,7 +211,9 @@ func (l *Lifecycle) stop(ctx context.Context, c sandbox.Caller, inst *instance.I
 }
 
 // Started tells followers that an instance runs.
-func (l *Lifecycle) Started(inst *instance.Instance) { l.teardown.tell(inst, sandbox.EventSandboxStarted, "") }
+func (l *Lifecycle) Started(inst *instance.Instance) {
+	l.teardown.tell(inst, sandbox.EventSandboxStarted, "")
+}
 
 // Left counts an exec out of its instance, which was its last one when the instance is too old. What runs in a second
 // instance counts in the thread's own, too.

@@ -99,6 +99,11 @@ func (d *Teardown) finish(ctx context.Context, c sandbox.Caller, inst *instance.
 	return err
 }
 
+// Forgot tells followers of the end of a sandbox that was hibernated.
+func (d *Teardown) Forgot(t sandbox.Thread, was sandbox.Info) {
+	d.followers.SandboxChanged(t, sandbox.EventSandboxEnded, sandbox.ChangedSandbox{ID: was.ID, Template: was.Template, Why: "released"})
+}
+
 // tell tells followers of a change of the thread's own sandbox.
 func (d *Teardown) tell(inst *instance.Instance, kind sandbox.ThreadEventKind, why string) {
 	if inst.Main == nil {

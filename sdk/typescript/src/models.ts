@@ -275,6 +275,8 @@ export interface SandboxMetrics {
   /** Processes and threads; with a kernel of its own (gVisor) those that this kernel has on the host */
   pids: number;
   pids_limit: number;
+  /** The thread's files, as they were measured some seconds ago; absent when they cannot be counted */
+  disk?: { bytes: number; files: number; limit_bytes: number };
 }
 
 /** One line of the list of execs. */
@@ -638,7 +640,12 @@ export interface ThreadEvent {
     | "approval.decided"
     | "exec.started"
     | "exec.ended"
-    | "files.changed";
+    | "files.changed"
+    | "sandbox.started"
+    | "sandbox.paused"
+    | "sandbox.resumed"
+    | "sandbox.hibernated"
+    | "sandbox.ended";
   at: string;
   /** As the caller sees the thread now; with started, reset and the three kinds of change */
   versions?: { tools: string; skills: string; prompt: string };
@@ -656,6 +663,8 @@ export interface ThreadEvent {
   };
   /** With files.changed */
   files?: { exec_id?: string; paths: string[]; more?: boolean };
+  /** With the kinds that begin with sandbox. */
+  sandbox?: { sandbox_id: string; template: string; why?: string };
 }
 
 /** One record of the audit log. */

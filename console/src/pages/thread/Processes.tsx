@@ -135,6 +135,12 @@ function Meters({ metrics, error }: { metrics: SandboxMetrics | undefined; error
       <Meter name="CPU" value={cores ?? 0} most={limit} text={cores === undefined ? "…" : `${cores.toFixed(2)} of ${limit} cores`} />
       <Meter name="Memory" value={metrics.memory_bytes} most={metrics.memory_limit_bytes} text={`${bytes(metrics.memory_bytes)} of ${bytes(metrics.memory_limit_bytes)}`} />
       <Meter name="Processes" value={metrics.pids} most={metrics.pids_limit} text={`${metrics.pids} of ${metrics.pids_limit}`} />
+      {metrics.disk !== undefined && <Disk disk={metrics.disk} />}
     </div>
   );
+}
+
+function Disk({ disk }: { disk: NonNullable<SandboxMetrics["disk"]> }) {
+  const text = disk.limit_bytes > 0 ? `${bytes(disk.bytes)} of ${bytes(disk.limit_bytes)}` : bytes(disk.bytes);
+  return <Meter name="Files" value={disk.bytes} most={disk.limit_bytes} text={text} />;
 }
