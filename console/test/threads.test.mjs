@@ -151,7 +151,7 @@ describe("overview", () => {
       // test.sh switches quotas off.
       const quota = findings.getByRole("listitem").filter({ hasText: "disk quota" });
       await quota.getByText("warning").waitFor();
-      await quota.getByText(/^What to do: mount the data folder/).waitFor();
+      await quota.getByText("What to do: set disk_quota to auto").waitFor();
     }, { path: "/ui/overview" }));
 
   test("an auditor and an agent are refused by the server", async () => {

@@ -21,6 +21,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/rest/overview"
 	"github.com/skerry-sandbox/skerry/internal/app/findings"
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
@@ -83,9 +84,9 @@ func (p *readiness) checks(ctx context.Context) []rest.Check {
 }
 
 // parts are those that operators see findings about.
-func (p *readiness) parts(data string, levels overview.Series) findings.Parts {
+func (p *readiness) parts(cfg config.Config, levels overview.Series) findings.Parts {
 	parts := findings.Parts{
-		Data: data, Install: p.install, Store: p.store, Driver: p.driver, Disk: p.disk, Audit: p.audit, Levels: levels,
+		Data: cfg.Data, Install: p.install, Store: p.store, Driver: p.driver, Disk: p.disk, DiskQuota: cfg.DiskQuota, Audit: p.audit, Levels: levels,
 		Tools: p.hub.ConfigError, Draining: p.orch.Shutdown.Draining,
 	}
 	if p.tls != nil {
@@ -125,7 +126,7 @@ func (b *builder) handler(
 		store: f.store, driver: m.driver, install: f.data.install, disk: m.disk, hub: t.hub, audit: f.audit, tls: tls, orch: s.orch, log: b.log,
 	}
 	kept := openOverview(f, s.metrics, b.onClose)
-	kept.Examine = findings.Open(ready.parts(f.data.path, kept.Series), b.onClose)
+	kept.Examine = findings.Open(ready.parts(b.cfg, kept.Series), b.onClose)
 	o := rest.Options{
 		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill, template string) (sandbox.Runnable, error) {
 			template = cmp.Or(template, b.cfg.DefaultTemplate)

@@ -29,8 +29,10 @@ type Parts struct {
 	Store   *store.Store
 	Driver  driver.Driver
 	Disk    *quota.Volume
-	Audit   *audit.Log
-	Levels  overview.Series
+	// DiskQuota is the setting.
+	DiskQuota string
+	Audit     *audit.Log
+	Levels    overview.Series
 	// Tools is nil when the configuration of MCP servers is right.
 	Tools func() error
 	// TLS says whether the certificate is good, in words; nil: http.
@@ -85,9 +87,12 @@ func cut(text string) string {
 type findings struct{ Parts }
 
 func (f findings) quota(_ context.Context, r *doctor.Report) {
-	if s := f.Disk.State(); s.Enforced {
+	switch s := f.Disk.State(); {
+	case s.Enforced:
 		r.OK("", "%s", s)
-	} else {
+	case f.DiskQuota == quota.Off:
+		r.Warn("", "set disk_quota to auto", "%s", s)
+	default:
 		r.Warn("", "mount the data folder with usrquota and prjquota (ext4, xfs), switch on its quotas (btrfs quota enable --simple), or set disk_image_mib", "%s", s)
 	}
 }

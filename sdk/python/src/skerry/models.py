@@ -158,6 +158,15 @@ class ChangedFiles(Model):
     """
 
 
+class ChangedSandbox(Model):
+    sandbox_id: str
+    template: str
+    why: str | None = None
+    """
+    Such as asked, idle, age, room, or how it ended by itself
+    """
+
+
 class CodeContext(Model):
     context_id: str
     created_at: AwareDatetime
@@ -365,6 +374,33 @@ class Limits(Model):
     open_files: int
     pids: int
     tmp_bytes: int
+
+
+class LoginProvider(Model):
+    authorization_endpoint: str | None = None
+    """
+    Absent while the provider does not answer the server
+    """
+    client_id: str
+    """
+    Of a public client: there is no secret
+    """
+    issuer: str
+    name: str
+    scopes: list[str]
+
+
+class LoginProviders(Model):
+    issuers: list[LoginProvider]
+
+
+class LoginToken(Model):
+    expires_in_s: int
+    refresh_token: str | None = None
+    token: str
+    """
+    Send it as Authorization: Bearer
+    """
 
 
 class MadeKey(Model):
@@ -794,6 +830,15 @@ class Sample(Model):
     """
 
 
+class SandboxDisk(Model):
+    bytes: int
+    files: int
+    limit_bytes: int
+    """
+    0: no limit
+    """
+
+
 class SandboxMetrics(Model):
     at: AwareDatetime
     cpu_limit_millis: int
@@ -803,6 +848,10 @@ class SandboxMetrics(Model):
     cpu_ms: int
     """
     Time that its processes computed since it was made, of all cores together; what it uses now is the growth between two answers
+    """
+    disk: SandboxDisk | None = None
+    """
+    The thread's files, as they were measured some seconds ago; absent when they cannot be counted
     """
     memory_bytes: int
     """
@@ -840,6 +889,34 @@ class SecretRotation(Model):
     """
     Values that were encrypted anew
     """
+
+
+class ServerFinding(Model):
+    check: str
+    """
+    What was looked at: kernel, cgroups, clock, data folder, disk quota, state, driver, audit log, capacity, server
+    """
+    detail: str
+    fix: str | None = None
+    """
+    What to do; absent when there is nothing to do
+    """
+    name: str | None = None
+    """
+    Which of several
+    """
+    state: str
+    """
+    warning: the server serves, but something does not work as it should; problem: mend it first
+    """
+
+
+class ServerFindings(Model):
+    at: AwareDatetime
+    """
+    When the server looked; it does again when somebody asks after half a minute
+    """
+    items: list[ServerFinding]
 
 
 class ServerLevels(Model):
@@ -1869,6 +1946,10 @@ class ThreadEvent(Model):
     Resume behind it: send it as Last-Event-ID, or as after
     """
     kind: str
+    sandbox: ChangedSandbox | None = None
+    """
+    With the kinds that begin with sandbox.
+    """
     versions: ThreadVersions | None = None
     """
     As the caller sees the thread now; with started, reset and the three kinds of change
