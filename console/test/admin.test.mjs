@@ -340,6 +340,34 @@ describe("servers", () => {
       await page.getByText(/No server has the thread/).waitFor();
     }, { path: "/ui/servers" }));
 
+  test("several servers: one that stops, one that does not answer, and the pools of all together", async () => {
+    const report = (more) => ({ version: "1.2.3", draining: false, threads: 7, sandboxes: { running: 5, paused: 2 }, max_sandboxes: 10, execs: 3, queue: 1, pools: [{ template: "base", waiting: 2, starting: 1, target: 6 }], ...more });
+    const at = { started_at: new Date(Date.now() - 3_600_000).toISOString(), seen_at: new Date().toISOString() };
+    const items = [
+      { id: "r1", this: true, state: "serving", slot: 1, address: "10.0.0.1:8080", peer_address: "10.0.0.1:7946", ...at, report: report({}) },
+      { id: "r2", this: false, state: "draining", slot: 2, ...at, report: report({ draining: true, version: attack("version"), pools: [{ template: "base", waiting: 1, starting: 0, target: 6 }] }) },
+      { id: "r3", this: false, state: "silent", slot: 3, started_at: at.started_at },
+    ];
+    await inside(async (page) => {
+      await page.route("**/api/servers", (r) => r.fulfill({ json: { items } }));
+      await page.goto(`${server}/ui/servers`);
+      const one = (id) => page.getByRole("list", { name: "Servers" }).getByRole("listitem").filter({ has: page.getByRole("heading", { name: id, exact: true }) });
+      await one("r1").getByRole("meter", { name: "Sandboxes: 7 of 10" }).waitFor();
+      await one("r1").getByText("5 running, 2 paused").waitFor();
+      await one("r1").getByText("10.0.0.1:7946").waitFor();
+      await one("r2").getByText("It takes no new work").waitFor();
+      await one("r2").getByText("onerror").waitFor();
+      await one("r3").getByText("does not answer").waitFor();
+      await page.route("**/api/templates", async (r) => {
+        const answer = await (await r.fetch()).json();
+        await r.fulfill({ json: { items: answer.items.map((t) => (t.name === "base" ? { ...t, pool: { target: 6, min: 2, burst: 2, max_age_s: 3600 } } : t)) } });
+      });
+      await page.goto(`${server}/ui/templates?template=base`);
+      await row(page, "Templates", "base").getByText("3 of 6").waitFor();
+      await part(page, "One template").getByText("1 hour").waitFor();
+    });
+  });
+
   test("nobody else has the page, and the server refuses them", async () => {
     for (const key of [agentKey, otherKey]) {
       await inside(async (page) => {
