@@ -195,6 +195,19 @@ describe("a token ends", () => {
     }, { path: "/ui/threads" });
   });
 
+  test("a token that is kept for the tab ends, too, after the page was loaded again", async () => {
+    await mode({ ttl: 8, refresh: false });
+    await visit(async (page) => {
+      await page.getByText("Keep for this tab").click();
+      await loginAs(page, "ann");
+      await page.getByRole("button", { name: "Log out" }).waitFor();
+      await page.reload();
+      await page.getByRole("button", { name: "Log out" }).waitFor();
+      await page.getByText("Your login has ended").waitFor();
+      assert.ok(!(await stored(page)).includes("ey"));
+    }, { path: "/ui/threads" });
+  });
+
   test("with one the page goes on, and forgets both with a logout", async () => {
     await mode({ ttl: 5 });
     await visit(async (page, { redeemed }) => {
