@@ -378,8 +378,13 @@ describe("what a sandbox writes runs nothing", () => {
         const coming = page.waitForEvent("download");
         await page.getByRole("button", { name: "Download" }).click();
         await coming;
-      }, { path: `/ui/threads/${hostile}/files?path=/mnt/user-data/outputs/${name}` });
+      }, { path: `/ui/threads/${hostile}/files?path=/mnt/user-data/outputs/${name}&as=text` });
     }
+    // HTML has a frame, too: thread.test.mjs says what that is.
+    await inside(async (page) => {
+      await page.locator("iframe.frame[sandbox='']").waitFor();
+      await page.waitForTimeout(500);
+    }, { path: `/ui/threads/${hostile}/files?path=/mnt/user-data/outputs/page.html` });
   });
 
   test("sequences of a terminal", async () => {
