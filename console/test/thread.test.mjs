@@ -444,7 +444,6 @@ describe("contexts", () => {
       await page.getByRole("button", { name: "Restart…" }).click();
       await page.getByRole("alertdialog").getByRole("button", { name: "Restart" }).click();
       await page.getByRole("alertdialog").waitFor({ state: "detached" });
-      await page.waitForTimeout(2_000);
       await run(page, "x");
       await page.locator(".output", { hasText: "NameError" }).waitFor();
       await page.getByRole("button", { name: "End…" }).click();

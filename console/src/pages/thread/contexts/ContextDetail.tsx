@@ -83,13 +83,13 @@ export function ContextDetail({ owned, info, onEnd }: Props) {
         )}
       </dl>
       {info.detail !== undefined && info.detail !== "" && <p className="note">{info.detail}</p>}
-      <Run owned={owned} info={info} onRun={renew} />
+      <Run owned={owned} info={info} blocked={act.isPending || info.state === "lost"} onRun={renew} />
     </section>
   );
 }
 
 /** A field for code, and what the last run of it printed and displayed. */
-function Run({ owned, info, onRun }: { owned: Owned; info: CodeContext; onRun: () => unknown }) {
+function Run({ owned, info, blocked, onRun }: { owned: Owned; info: CodeContext; blocked: boolean; onRun: () => unknown }) {
   const [code, setCode] = useState("");
   const [parts, setParts] = useState<Part[]>([]);
   const [result, setResult] = useState<ExecResult>();
@@ -112,7 +112,7 @@ function Run({ owned, info, onRun }: { owned: Owned; info: CodeContext; onRun: (
     onSettled: onRun,
   });
   const begin = () => {
-    if (code.trim() !== "" && !run.isPending) run.mutate();
+    if (code.trim() !== "" && !run.isPending && !blocked) run.mutate();
   };
   return (
     <>
@@ -127,7 +127,7 @@ function Run({ owned, info, onRun }: { owned: Owned; info: CodeContext; onRun: (
         <Area label="Code" value={code} onChange={setCode} rows={6} maxLength={mostCode} hint="Ctrl Enter runs it. It is an exec of yours, with the thread's tools." />
       </div>
       <div className="line">
-        <Button kind="primary" isDisabled={run.isPending || code.trim() === "" || info.state === "lost"} onPress={begin}>
+        <Button kind="primary" isDisabled={run.isPending || code.trim() === "" || blocked} onPress={begin}>
           {run.isPending ? "Running…" : "Run"}
         </Button>
         {run.isPending && <Elapsed />}
