@@ -57,6 +57,7 @@ for (const [user, key] of Object.entries(agents)) {
   await post(key, `/api/threads/${user}-islands/execute_code`, { language: "python", code: `call_mcp_tool("demo__list_directory", {"path": "/islands"})\n${reads(["/islands/islands.txt", "/islands/../etc/passwd"])}` });
   for (let i = 0; i < 6; i++) await post(key, `/api/threads/${user}-islands/tools/call`, { tool: "demo__read_text_file", input: { path: i === 4 ? "/islands/../root" : "/islands/islands.txt", token: "t" } });
 }
+await api("POST", `/api/threads/${thread}/execute_code`, { body: { language: "python", code: `call_mcp_tool("demo__list_directory", {"path": "/islands"})\n${reads(["/islands/islands.txt", "/islands/../etc/passwd"])}open("/mnt/user-data/outputs/islands.txt", "w").write("done")` } });
 const deploys = (env) => post(agents.grace, "/api/threads/grace-release/exec", { command: `deploy --ask-first \\\n  --service billing \\\n  --environment ${env} \\\n  --replicas 3`, timeout_s: 600 });
 const waiting = async () => {
   for (;;) {
@@ -127,7 +128,7 @@ const pages = {
     await p.keyboard.type("python3 -c 'print(6 * 7)'; ls /mnt\n");
     await p.locator(".xterm-rows").getByText("user-data").last().waitFor();
   }],
-  timeline: [`/ui/threads/grace-islands/timeline?of=grace`, (p) => p.locator(".waterfall-call").nth(4).waitFor()],
+  timeline: [`/ui/threads/${thread}/timeline`, (p) => p.locator(".waterfall-call").nth(2).waitFor()],
   table: [`/ui/threads/${thread}/files?path=/mnt/user-data/outputs/report.csv`, (p) => p.getByRole("table", { name: "Table" }).getByText("grace").waitFor()],
   notebook: [`/ui/threads/${thread}/files?path=/mnt/user-data/outputs/analysis.ipynb`, (p) => p.getByText("In [1]").waitFor()],
   editor: [`/ui/threads/${thread}/files?path=/mnt/user-data/workspace/notes.md&edit=true`, async (p) => {
