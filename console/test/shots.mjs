@@ -72,7 +72,7 @@ await earlier;
 const production = deploys("production");
 const asked = await waiting();
 
-void exec(thread, "python3 -c 'while True: pass' & python3 -m http.server 8099 & sleep 290", { timeout_s: 300 }).catch(() => undefined);
+const busy = () => exec(thread, "python3 -c 'while True: pass' & python3 -m http.server 8099 & sleep 290", { timeout_s: 300 }).catch(() => undefined);
 while ((await api("GET", "/api/overview")).times.length < 6) await new Promise((r) => setTimeout(r, 1000)); // a plot of a minute
 
 // What administrators look after.
@@ -103,7 +103,7 @@ const pages = {
   }],
   processes: [`/ui/threads/${thread}/processes`, async (p) => {
     await p.getByRole("row").filter({ hasText: "http.server" }).first().waitFor();
-    await p.locator(".cell-cpu").getByText(/^[1-9][0-9]* %$/).first().waitFor();
+    await p.locator(".cell-cpu").getByText(/^[1-9][0-9]* %$/).first().waitFor({ timeout: 60_000 });
   }],
   tools: ["/ui/tools?server=crm", (p) => p.getByRole("region", { name: "One server" }).getByRole("alert").waitFor()],
   tool: ["/ui/tools?server=tracker&tool=create_issue", (p) => p.getByText("Who works on it").waitFor()],
@@ -160,6 +160,7 @@ const pages = {
 };
 
 for (const colorScheme of ["light", "dark"]) {
+  void busy();
   const { page, close } = await open({ colorScheme, viewport: { width: 1120, height: 640 } });
   await login(page, adminKey);
   for (const [name, [path, ready]] of Object.entries(pages)) {
