@@ -68,7 +68,8 @@ standin() {
 }
 
 images/build.sh base
-for name in $(sed -nE 's/^FROM ([a-z]+:[^ ]+).*/\1/p; s/^ +image: (redis:.*)/\1/p' Dockerfile docker-compose.yml); do standin "$name"; done
+mapfile -t names < <(sed -nE 's/^FROM ([a-z]+:[^ ]+).*/\1/p; s/^ +image: (redis:.*)/\1/p' Dockerfile docker-compose.yml)
+for name in "${names[@]}"; do standin "$name"; done
 
 say "docker compose build"
 compose build >"$work/log" 2>&1 || { tail -50 "$work/log"; fail "docker compose build"; }
