@@ -109,6 +109,7 @@ type Gate struct {
 	mu     sync.Mutex
 	places map[*Place]struct{}
 	back   map[string]map[store.Held]struct{} // by tenant: given back, and not known to have arrived
+	kept   map[store.Held]struct{}            // of the tenant whose places are being extended: the extension may come after what frees them
 	counts map[ledger]*account
 	marks  map[sandbox.ID]*meter
 	batch  uint64
@@ -490,7 +491,9 @@ func (g *Gate) arrived(tenant string, back []store.Held) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, h := range back {
-		delete(g.back[tenant], h)
+		if _, again := g.kept[h]; !again {
+			delete(g.back[tenant], h)
+		}
 	}
 	if len(g.back[tenant]) == 0 {
 		delete(g.back, tenant)

@@ -180,6 +180,63 @@ func TestAnswerFreesThePlace(t *testing.T) {
 	}
 }
 
+// slow is a state store that a test comes before and after when places are extended.
+type slow struct {
+	*trips
+	before, after func(held []store.Held)
+}
+
+func (s *slow) ExtendHeld(ctx context.Context, tenant string, keep, back []store.Held, ttl time.Duration) error {
+	s.before(keep)
+	err := s.trips.ExtendHeld(ctx, tenant, keep, back, ttl)
+	s.after(keep)
+	return err
+}
+
+// TestFreedWhileExtended: a place that is given back, and taken by another, while its extension is on the way stays free.
+func TestFreedWhileExtended(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]string{"redis": redistest.Start(t).URL(), "embedded": ""} {
+		t.Run(name, func(t *testing.T) {
+			var g *Gate
+			var first *Place
+			next := 0
+			take := func() *Place {
+				next++
+				p, err := g.Sandbox(t.Context(), ann, sandbox.ID("s"+strconv.Itoa(next)))
+				if err != nil {
+					t.Errorf("sandbox %d: %v", next, err)
+				}
+				return p
+			}
+			extended := make(chan struct{})
+			var once, twice sync.Once
+			s := &slow{trips: stateAt(t, url)}
+			s.before = func(keep []store.Held) {
+				if len(keep) > 0 {
+					once.Do(func() {
+						first.Release()
+						take().Release()
+					})
+				}
+			}
+			s.after = func(keep []store.Held) {
+				if len(keep) > 0 {
+					twice.Do(func() {
+						take().Release()
+						close(extended)
+					})
+				}
+			}
+			g = gate(t, s, table{user: Rules{Sandboxes: 1}})
+			first = take()
+			g.nudge()
+			<-extended
+			take()
+		})
+	}
+}
+
 // TestRetryAfterIsTrue: after the time that a refusal says, the call goes through.
 func TestRetryAfterIsTrue(t *testing.T) {
 	t.Parallel()

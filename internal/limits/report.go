@@ -204,8 +204,10 @@ func (g reports) reportPlaces(ctx context.Context, renew bool) error {
 	for _, tenant := range tenants {
 		back := places(g).toBringBack(tenant)
 		for held := range slices.Chunk(append(keep[tenant], store.Held{}), maxBack) { // once also without any
-			held = slices.DeleteFunc(slices.Clone(held), func(h store.Held) bool { return h.Limit == "" })
-			if err := g.o.State.ExtendHeld(ctx, tenant, g.stillHeld(tenant, held), back, g.o.HoldTime); err != nil {
+			held = g.extend(tenant, held)
+			err := g.o.State.ExtendHeld(ctx, tenant, held, back, g.o.HoldTime)
+			g.extended(tenant)
+			if err != nil {
 				failed = firstError(failed, err)
 				continue
 			}
@@ -216,11 +218,41 @@ func (g reports) reportPlaces(ctx context.Context, renew bool) error {
 	return failed
 }
 
-// stillHeld leaves out what was given back meanwhile.
-func (g reports) stillHeld(tenant string, held []store.Held) []store.Held {
+// extend returns those of held whose places are still taken. What gives them back from now on says so again once they are
+// extended: else a place that was freed meanwhile would be taken for HoldTime.
+func (g reports) extend(tenant string, held []store.Held) []store.Held {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.DeleteFunc(held, func(h store.Held) bool { _, gone := g.back[tenant][h]; return gone })
+	taken := map[store.Held]struct{}{}
+	for p := range g.places {
+		if p.caller.Tenant == tenant {
+			for _, h := range p.held {
+				taken[h] = struct{}{}
+			}
+		}
+	}
+	g.kept = map[store.Held]struct{}{}
+	var still []store.Held
+	for _, h := range held {
+		if _, ok := taken[h]; ok {
+			still = append(still, h)
+			g.kept[h] = struct{}{}
+		}
+	}
+	return still
+}
+
+// extended ends what extend began. What was given back meanwhile goes once more.
+func (g reports) extended(tenant string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for h := range g.back[tenant] {
+		if _, again := g.kept[h]; again {
+			g.nudge()
+			break
+		}
+	}
+	g.kept = nil
 }
 
 // reportCounts closes the open accounts and sends all that has not arrived. Only the goroutine that reports touches unsent.
