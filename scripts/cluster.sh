@@ -27,7 +27,8 @@ began=$SECONDS
 say() { printf '  cluster: [%ds] %s\n' $((SECONDS - began)) "$*" >&2; }
 
 if [ "${1:-}" = --programs ]; then
-  timeout --kill-after=10 "$time" "$folder/build.sh"
+  mkdir -p "$K8S_CACHE"
+  flock "$K8S_CACHE/.building" timeout --kill-after=10 "$time" "$folder/build.sh" # two at once take each other's sources away
   exit
 fi
 keep=

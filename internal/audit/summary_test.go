@@ -213,7 +213,7 @@ func TestSummarizeStops(t *testing.T) {
 		var all []Record
 		n := int64(1_000)
 		if rdb == nil {
-			n = 3 * countedRows // it counts a step of them before it looks at the clock
+			n = countedRows + countedRows/2 // it counts a step of them before it looks at the clock
 		}
 		for i := range n {
 			r, err := l.Append(t.Context(), Record{Tenant: "acme", User: "ann", Thread: "t", Action: ActionExec, Subject: fmt.Sprint("s", i), Outcome: "ok"})
