@@ -24,7 +24,7 @@
 #   attack      go test of the attacks
 #   foreign     skills, plugins and MCP servers of others, from npm and PyPI, run as their authors document
 #   release     makes a release and installs it on fresh Debians: test/release/check.sh
-#   compose     builds the Dockerfile and docker-compose.yml, and runs a first exec from outside: test/compose/check.sh
+#   compose     builds the Dockerfile and docker-compose.yml, and runs a first exec from outside, only in "all": test/compose/check.sh
 #   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 #   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
 #   suites      the tests of E2B's own SDKs, from GitHub by digest, only in "all": sdk/e2b/suites/test.sh
@@ -269,9 +269,6 @@ show_rest templates
 show_rest release
 show_rest attack
 show_rest foreign
-# What is compiled there, other tiers test: it runs again when one of these files changes.
-rest compose ./internal/platform/buildinfo "Dockerfile .dockerignore docker-compose.yml test/compose" test/compose/check.sh
-show_rest compose
 # After the others: it keeps both cores busy, and waits for what it kills to come back.
 rest chaos "./bench/chaos ./cmd/..." "$product" make chaos CHAOS="-driver docker -duration 2m"
 show_rest chaos
@@ -279,8 +276,10 @@ show_rest chaos
 rest kubernetes "./internal/e2e/kubernetes ./internal/attack ./internal/driver/kubernetes ./cmd/..." "$product deploy test/cluster" \
   scripts/kubernetes.sh scripts/e2e-kubernetes.sh
 show_rest kubernetes
-# Never in CI, which has no way to the archives, and no time for the frameworks. The images of the tier images are there by now.
+# Never in CI, which has no way to the archives, and no time for the frameworks and a build that begins with empty caches. The images of the tier images are there by now.
 if [ "$wanted" = all ]; then
+  tier compose test/compose/check.sh
+  show compose
   tier suites scripts/clients.sh e2b/suites
   show suites
   tier frameworks scripts/clients.sh e2b/frameworks librechat jupyter
