@@ -88,7 +88,7 @@ async def test_events_async(server: Server) -> None:
                 await thread.exec("true")
             if event.kind == "exec.ended":
                 await thread.delete()
-        assert event.kind == "exec.ended"
+        assert event.kind == "sandbox.ended"
 
 
 def test_administration(client: Client, thread: Thread) -> None:
