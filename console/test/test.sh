@@ -103,5 +103,5 @@ if [ -n "${SKERRY_CONSOLE_SHOTS:-}" ]; then
   exit
 fi
 log=$work/tests
-timeout 1500 node --test --test-concurrency 1 --test-reporter spec ${1:+--test-name-pattern "$1"} console/test/*.test.mjs >"$log" 2>&1 || { cat "$log"; exit 1; }
+timeout 2100 node --test --test-concurrency 1 --test-reporter spec ${1:+--test-name-pattern "$1"} console/test/*.test.mjs >"$log" 2>&1 || { cat "$log"; exit 1; }
 printf 'ok  \tconsole\t%s\n' "$(grep -E '^ℹ pass' "$log" | tr -dc 'a-z0-9 ')"
