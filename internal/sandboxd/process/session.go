@@ -48,8 +48,7 @@ func (e *RefusedError) Error() string { return e.Reason }
 // is answered by {"run": id, "code": 0 to 255, "results": […], "left_out": n}, which is the end of that exec; what it
 // printed before is flushed by then. On SIGINT it ends the run, if there is one.
 //
-// All that the command starts belongs to the Session, and is gone when that is. What is printed while no exec runs is
-// dropped.
+// All that the command starts belongs to the Session, and is gone when that is. Output between execs is dropped.
 type Session struct {
 	m      *Manager
 	sup    *warden
@@ -237,9 +236,10 @@ func readAnswer(r io.Reader) (a answer, err error) {
 		return a, fmt.Errorf("a frame of %d bytes", n)
 	}
 	body, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with what comes: the length alone costs nothing
-	if err == nil {
-		err = json.Unmarshal(body, &a)
+	if err != nil || len(body) < int(n) {
+		return a, io.ErrUnexpectedEOF
 	}
+	err = json.Unmarshal(body, &a)
 	a.bound()
 	return a, err
 }
