@@ -68,15 +68,20 @@ func (r *Request) Take(ctx context.Context, n int64) error {
 	r.enter()
 	waiting, cancel := context.WithTimeout(ctx, r.bytes.Wait)
 	defer cancel()
-	if r.share.bytes.Acquire(waiting, n) != nil {
+	if !acquire(waiting, r.share.bytes, n) {
 		return full(ctx, "the other requests of this caller hold %d MiB of bodies and files, the most: send fewer at once", OfCaller>>20)
 	}
-	if r.bytes.all.Acquire(waiting, n) != nil {
+	if !acquire(waiting, r.bytes.all, n) {
 		r.share.bytes.Release(n)
 		return full(ctx, "the requests of all callers hold %d MiB of bodies and files, the most: try again", InAll>>20)
 	}
 	r.n += n
 	return nil
+}
+
+// acquire takes what is free at once, even when the time to wait has passed on a busy machine: only a wait has an end.
+func acquire(waiting context.Context, bytes *semaphore.Weighted, n int64) bool {
+	return bytes.TryAcquire(n) || bytes.Acquire(waiting, n) == nil
 }
 
 // TakeBody holds what a body of a length may take, with its copies. One that does not say its length, or one beyond the most,

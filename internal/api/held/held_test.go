@@ -77,6 +77,18 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// TestFreeIsTaken: a request that does not wait takes what is free, however late the machine runs it.
+func TestFreeIsTaken(t *testing.T) {
+	t.Parallel()
+	b := New()
+	b.Wait = 0
+	one := b.Of("ann")
+	defer one.End()
+	if err := one.Take(t.Context(), OfCaller); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAnswer: the longest answer of a request counts, beside its body, until the request ends. Short ones are free.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
