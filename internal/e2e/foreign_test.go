@@ -219,8 +219,10 @@ func (s *server) foreignSkill(t *testing.T, dir, from string, table *foreignTabl
 	}
 	path := "/api/skills/" + name + "?template=office"
 	eventually(t, "the template is probed", func() bool {
-		s.do("GET", path, nil).into(t, &sk)
-		return sk.Runnable.Template != "unknown" || !strings.Contains(string(s.do("GET", path, nil).body), "looked at")
+		a := s.do("GET", path, nil)
+		a.into(t, &sk)
+		// A probe that a busy machine did not let end is made again.
+		return sk.Runnable.Template != "unknown" || !strings.Contains(string(a.body), "looked at") && !strings.Contains(string(a.body), "found out")
 	})
 	if a := s.do("PUT", "/api/threads/skills/sandbox", map[string]any{"template": "office", "wait_s": 120}); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -234,9 +236,12 @@ func (s *server) foreignSkill(t *testing.T, dir, from string, table *foreignTabl
 		must(t, err)
 		scripts++
 		interpreter := map[string]string{".py": "python", ".mjs": "node", ".js": "node", ".sh": "bash"}[filepath.Ext(p)]
-		r := s.run("skills", "exec", map[string]any{"argv": []string{interpreter, filepath.Join(filepath.Dir(sk.Location), rel), "--help"}, "timeout_s": 60})
+		r := s.run("skills", "exec", map[string]any{"argv": []string{interpreter, filepath.Join(filepath.Dir(sk.Location), rel), "--help"}, "timeout_s": 240})
+		if r.Status != "exited" {
+			t.Errorf("%s: %s: %s", name, rel, r.Status)
+		}
 		missing := strings.Contains(r.Stderr, "ModuleNotFoundError") || strings.Contains(r.Stderr, "command not found") || strings.Contains(r.Stderr, "Cannot find package")
-		if !missing && r.Status == "exited" {
+		if !missing {
 			started++
 		} else if sk.Runnable.Template == "yes" {
 			t.Errorf("%s is said to run, and %s: %s %.300s", name, rel, r.Status, r.Stderr)
@@ -272,6 +277,8 @@ func compareForeign(t *testing.T, table *foreignTable) {
 		return
 	}
 	if made != string(text) {
-		t.Errorf("docs/compatibility.md says something else; -update writes:\n%s", strings.Join(table.rows, "\n"))
+		told := strings.Split(string(text), "\n")
+		other := slices.DeleteFunc(slices.Clone(table.rows), func(row string) bool { return slices.Contains(told, row) })
+		t.Errorf("docs/compatibility.md says something else of what follows; -update writes it:\n%s", strings.Join(other, "\n"))
 	}
 }
