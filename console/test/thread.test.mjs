@@ -33,6 +33,14 @@ after(async () => {
   await api("DELETE", `/api/threads/${thread}`);
 });
 
+test("the names of the variables of its sandbox are shown, and no value", async () => {
+  await api("PUT", `/api/threads/${thread}/sandbox`, { body: { env: { DEPLOY_TARGET: "value-of-a-variable" } } });
+  await inside(async (page) => {
+    await page.locator(".facts").getByText("DEPLOY_TARGET").waitFor();
+    assert.ok(!(await page.content()).includes("value-of-a-variable"));
+  }, { path: `/ui/threads/${thread}` });
+});
+
 describe("timeline", () => {
   const path = `/ui/threads/${thread}/timeline`;
 

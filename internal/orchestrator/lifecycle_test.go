@@ -161,7 +161,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		env = r.GetEnv()
-	}}, noTools{}, withTemplates(func(b *instance.Template) { b.IdleSeconds = 100 }))
+	}}, noTools{}, withTemplates(func(b *instance.Template) { b.IdleSeconds, b.Env = 100, map[string]string{"LANG": "C.UTF-8"} }))
 	ctx := t.Context()
 	first, err := h.Starts.Acquire(ctx, caller, "idle", sandbox.AcquireOptions{
 		Template: "data", Env: map[string]string{"TOKEN": "blue"}, Labels: map[string]string{"a": "b"}, Mode: "code",
@@ -187,8 +187,11 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 	if err != nil || v.Sandbox.ID != first.ID || v.Sandbox.Template != "data" {
 		t.Errorf("it is shown as %+v, %v", v.Sandbox, err)
 	}
-	if list, err := h.Threads.Threads(ctx, caller, sandbox.ThreadFilter{State: sandbox.Hibernated}); err != nil || len(list.Items) != 1 {
-		t.Errorf("list by state: %d, %v", len(list.Items), err)
+	if !slices.Equal(v.Sandbox.EnvNames, []string{"TOKEN"}) {
+		t.Errorf("hibernated, it has the variables %q", v.Sandbox.EnvNames)
+	}
+	if list, err := h.Threads.Threads(ctx, caller, sandbox.ThreadFilter{State: sandbox.Hibernated}); err != nil || len(list.Items) != 1 || list.Items[0].Sandbox.EnvNames != nil {
+		t.Errorf("list by state: %+v, %v", list.Items, err)
 	}
 	if info, err := h.Lifecycle.Hibernate(ctx, caller, "idle", false); err != nil || info.State != sandbox.Hibernated {
 		t.Errorf("hibernate again: %+v, %v", info, err)
@@ -203,8 +206,8 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 		t.Errorf("the environment is lost: %q", env)
 	}
 	mu.Unlock()
-	if v, err = h.Threads.Thread(ctx, caller, "idle"); err != nil || v.Labels["a"] != "b" || v.Mode != "code" {
-		t.Errorf("labels and mode: %+v, %v", v, err)
+	if v, err = h.Threads.Thread(ctx, caller, "idle"); err != nil || v.Labels["a"] != "b" || v.Mode != "code" || !slices.Equal(v.Sandbox.EnvNames, []string{"LANG", "TOKEN"}) {
+		t.Errorf("labels, mode and variables: %+v %q, %v", v, v.Sandbox.EnvNames, err)
 	}
 	if view, err := h.Skills.Of(ctx, sandbox.Thread{Owner: caller.Owner, ID: "idle"}); err != nil || len(view.List()) != 1 {
 		t.Errorf("the virtual skill: %v, %v", view.List(), err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -52,8 +54,11 @@ func (u *Threads) Thread(ctx context.Context, c sandbox.Caller, id string) (sand
 		return sandbox.ThreadView{}, err
 	}
 	view := u.view(info)
-	if view.Sandbox != nil && view.Sandbox.State == sandbox.Running {
-		view.Sandbox.Waiting = u.interpreters(ctx, t)
+	if view.Sandbox != nil {
+		view.Sandbox.EnvNames = u.envNames(t)
+		if view.Sandbox.State == sandbox.Running {
+			view.Sandbox.Waiting = u.interpreters(ctx, t)
+		}
 	}
 	if u.live.Find(t) == nil { // nothing is started for its size
 	} else if err := u.copies.Restore(ctx, t); err != nil { // its size is that of what was copied before
@@ -191,4 +196,16 @@ func (u *Threads) interpreters(ctx context.Context, t sandbox.Thread) []sandbox.
 		list = append(list, sandbox.WaitingInterpreter{Language: i.GetLanguage(), Starting: i.GetStarts(), Forks: i.GetForks(), MemoryBytes: i.GetMemoryBytes()})
 	}
 	return list
+}
+
+// envNames are those of the variables that each exec of a thread has, whatever a request adds.
+func (u *Threads) envNames(t sandbox.Thread) []string {
+	all := map[string]string{}
+	if inst := u.live.Find(t); inst != nil {
+		maps.Copy(all, inst.Template.Env)
+		maps.Copy(all, inst.Saved.Env())
+	} else if saved := u.specs.Read(t); saved != nil {
+		maps.Copy(all, saved.Env)
+	}
+	return slices.Sorted(maps.Keys(all))
 }

@@ -272,6 +272,8 @@ type Info struct {
 	Loosened []Loosening `json:"loosened,omitempty"`
 	// Waiting are the interpreters that wait for programs, where one sandbox is asked for.
 	Waiting []WaitingInterpreter `json:"waiting,omitempty"`
+	// EnvNames are the variables of its template and of the request that made it, where one sandbox is asked for.
+	EnvNames []string `json:"env_names,omitempty" doc:"Names of the variables that each exec has from the template and from PUT …/sandbox, where one thread is asked for; of a hibernated sandbox without those of its template"`
 }
 
 // WaitingInterpreter was started before its program is known. What a sandbox says of itself is not to be trusted.

@@ -130,6 +130,18 @@ function Facts({ info }: { info: ThreadInfo }) {
           <Time at={info.last_active_at} />
         </dd>
       </div>
+      {sandbox?.env_names !== undefined && (
+        <div>
+          <dt>Environment</dt>
+          <dd className="tags" title="Names of the variables that each exec has">
+            {sandbox.env_names.map((name) => (
+              <bdi key={name} className="tag">
+                {name}
+              </bdi>
+            ))}
+          </dd>
+        </div>
+      )}
       {Object.keys(info.labels).length > 0 && (
         <div>
           <dt>Labels</dt>
