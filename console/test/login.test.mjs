@@ -232,6 +232,51 @@ describe("a token ends", () => {
   });
 });
 
+describe("what goes on when a token ends", () => {
+  const lines = 16;
+  const printing = `for i in $(seq ${lines}); do echo line-$i-end; sleep 1; done`;
+  const printed = async (text) => assert.deepEqual([...(await text.innerText()).matchAll(/line-(\d+)-end/g)].map((m) => Number(m[1])), Array.from({ length: lines }, (_, i) => i + 1));
+
+  /** A thread of ann, in a page whose tokens are good for some seconds. */
+  async function watched(thread, command, run) {
+    await mode({ ttl: 8 });
+    await visit(async (page, { context, redeemed }) => {
+      const token = context.waitForEvent("response", (r) => r.url().endsWith("/api/login/oidc")).then((r) => r.json());
+      await loginAs(page, "ann");
+      const headers = { Authorization: `Bearer ${(await token).token}`, "Content-Type": "application/json" };
+      const exec = (command) => fetch(`${loginServer}/api/threads/${thread}/exec`, { method: "POST", headers, body: JSON.stringify({ command }) });
+      assert.equal((await exec("true")).status, 200);
+      const ended = command === undefined ? undefined : exec(command).catch(() => undefined); // its token ends before it does
+      await page.getByLabel("Open a thread by its id").fill(thread);
+      await page.getByRole("button", { name: "Open", exact: true }).click();
+      await run(page);
+      assert.ok(redeemed.filter((r) => r.refresh_token).length >= 2, "no token ended meanwhile");
+      await ended;
+      await mode({ ttl: 3600 });
+    }, { path: "/ui/threads" });
+  }
+
+  test("a terminal does, and shows each line once", () =>
+    watched("login-terminal", undefined, async (page) => {
+      await page.getByRole("link", { name: "Terminal", exact: true }).click();
+      await page.getByRole("button", { name: "Start a terminal" }).click();
+      const screen = page.locator(".xterm-rows");
+      await screen.getByText("$").first().waitFor();
+      await page.keyboard.type(`${printing}\n`);
+      await screen.getByText(`line-${lines}-end`).waitFor({ timeout: 60_000 });
+      await printed(screen);
+      assert.equal(await page.getByText("The terminal cannot be joined").count(), 0);
+    }));
+
+  test("the output of an exec does, and has each line once", () =>
+    watched("login-output", printing, async (page) => {
+      await page.getByRole("link", { name: /line-\$i-end/ }).click();
+      const output = page.getByRole("region", { name: /^Output of the exec/ });
+      await output.getByText(`line-${lines}-end`).waitFor({ timeout: 60_000 });
+      await printed(output);
+    }));
+});
+
 test("axe finds nothing on the page of the login", async () => {
   for (const colorScheme of ["light", "dark"]) {
     for (const width of [1280, 390]) {

@@ -1,50 +1,108 @@
-// How soon pages answer with many threads: console/test/many.sh starts the server. Prints figures, and fails on what is no matter of speed.
+// How soon pages answer with many threads and a long audit log: console/test/many.sh starts the server. Prints figures, and
+// fails on what is no matter of speed.
 import assert from "node:assert/strict";
-import { adminKey, api, browser, login, open, server } from "./browser.mjs";
+import { adminKey, api, browser, keyFor, login, open, server } from "./browser.mjs";
 
 const total = Number(process.env.SKERRY_MANY);
+const records = Number(process.env.SKERRY_BENCH_RECORDS);
 const { page, close } = await open();
+page.setDefaultTimeout(60_000);
 await login(page, adminKey, "/ui/overview");
 
-/** Opens an address as a person does who has the page open, and says after how many ms something is there. */
-async function first(name, path, found) {
+const late = [];
+
+/** Opens an address as a person does who has the page open, and says after how many ms its first useful content is there. */
+async function first(name, path, found, on = page) {
   const times = [];
   for (let i = 0; i < 5; i++) {
-    await page.goto("about:blank");
+    await on.goto("about:blank");
     const began = performance.now();
-    await page.goto(server + path, { waitUntil: "commit" });
-    await found(page);
+    await on.goto(server + path, { waitUntil: "commit" });
+    await found(on);
     times.push(Math.round(performance.now() - began));
   }
   times.sort((a, b) => a - b);
-  console.log(`${name}: ${times[2]} ms (${times[0]} to ${times[4]}), the whole page loaded anew`);
+  console.log(`| ${name} | ${times[2]} | ${times[0]} to ${times[4]} |`);
+  if (times[2] > 1000) late.push(name);
 }
 
-const table = page.getByRole("table", { name: "Threads" });
-const rows = table.getByRole("row");
+const threads = page.getByRole("table", { name: "Threads" });
+const rows = (on) => on.getByRole("table", { name: "Records" }).getByRole("row");
+const count = (on) => on.locator(".audit-count strong").waitFor();
+const one = `thread-${String(Math.min(250, total - 1)).padStart(3, "0")}-${String(Math.floor((total - 1) / 500 / 2)).padStart(2, "0")}`;
 assert.equal((await api("GET", "/api/threads?user=*&limit=1")).total, total);
-await first("list", "/ui/threads", () => rows.nth(5).waitFor());
-await first("search of a text that one thread has", `/ui/threads?q=t-${String(Math.floor(total / 2)).padStart(6, "0")}`, () => page.getByText(`t-${String(Math.floor(total / 2)).padStart(6, "0")}`).waitFor());
-await first("of one user", "/ui/threads?user=user-7&sort=thread_id", () => rows.nth(5).waitFor());
-await first("by label", "/ui/threads?label=%5B%22team%3Dt3%22%5D", () => rows.nth(5).waitFor());
+const { items: calls } = await api("GET", "/api/audit?user=user-000&action=tool_call&limit=1");
+assert.ok((await api("GET", "/api/audit/summary")).count >= records);
 
-// Scrolling: a list of thousands of rows shows no hole.
-await page.goto(`${server}/ui/threads`);
-await rows.nth(5).waitFor();
-let holes = 0;
-const began = performance.now();
-for (let i = 0; i < 40; i++) {
-  await table.evaluate((g) => g.scrollBy(0, 1600));
-  await page.waitForTimeout(50);
-  const seen = await table.evaluate((g) => {
-    const box = g.getBoundingClientRect();
-    let empty = 0;
-    for (let y = box.top + 60; y < box.bottom - 10; y += 40) if (document.elementFromPoint(box.left + 40, y)?.closest('[role="row"]') === null) empty++;
-    return { empty, end: g.scrollTop + g.clientHeight >= g.scrollHeight - 2, rows: g.querySelectorAll('[role="row"]').length };
-  });
-  if (!seen.end && seen.empty > 0) holes++;
-  assert.ok(seen.rows < 100, `${seen.rows} rows are in the page`);
+console.log(`with ${total} threads and ${records} records:\n| page | ms, the median of 5 | from, to |\n|---|---|---|`);
+await first("overview", "/ui/overview", (on) => on.getByRole("region", { name: "Limits" }).waitFor());
+await first("threads", "/ui/threads", () => threads.getByRole("row").nth(5).waitFor());
+await first("threads: a text that one has", `/ui/threads?q=${one}`, (on) => on.getByText(one).first().waitFor());
+await first("threads: of one user, by name", "/ui/threads?user=user-007&sort=thread_id", () => threads.getByRole("row").nth(5).waitFor());
+await first("threads: by label", "/ui/threads?label=%5B%22team%3Dt3%22%5D", () => threads.getByRole("row").nth(5).waitFor());
+await first("audit: rows of the last week", "/ui/audit", (on) => rows(on).nth(5).waitFor());
+await first("audit: counts and plot of the last week", "/ui/audit", async (on) => {
+  await count(on);
+  await on.getByRole("group", { name: "Records over time" }).locator("canvas").waitFor();
+});
+await first("audit: counts of all time", "/ui/audit?last=all", count);
+await first("audit: of the busiest user", "/ui/audit?user=user-000", (on) => rows(on).nth(5).waitFor());
+await first("audit: what was denied", "/ui/audit?outcome=denied", (on) => rows(on).nth(1).waitFor());
+await first("audit: denied, of one user", "/ui/audit?outcome=denied&user=user-001&last=all", async (on) => {
+  await count(on);
+  await Promise.race([rows(on).nth(1).waitFor(), on.getByText("No record fits these filters").waitFor()]);
+});
+await first("audit: a text of arguments", "/ui/audit?q=report-777&last=all", (on) => rows(on).nth(1).waitFor());
+await first("audit: one exec as a tree", `/ui/audit?exec=${calls[0].exec}&last=all`, (on) => rows(on).filter({ hasText: "tool_call" }).first().waitFor());
+await first("audit: one record", `/ui/audit?record=${calls[0].id}&last=all`, (on) => on.getByRole("region", { name: "One record" }).getByRole("region", { name: "Arguments", exact: true }).waitFor());
+await first("approvals", "/ui/approvals", (on) => on.getByText("No call waits for an approval").first().waitFor());
+await first("tools", "/ui/tools", (on) => on.getByRole("region", { name: "Servers" }).waitFor());
+await first("skills", "/ui/skills", (on) => on.getByRole("region", { name: "Skills" }).getByRole("link").first().waitFor());
+await first("plugins", "/ui/plugins", (on) => on.getByRole("navigation", { name: "Parts of plugins" }).waitFor());
+await first("policy", "/ui/policy", (on) => on.getByRole("region", { name: "The rules" }).waitFor());
+await first("policy: past calls of a week", "/ui/policy?view=past", (on) => on.getByText(/calls$/).first().waitFor());
+await first("secrets", "/ui/secrets", (on) => on.getByRole("heading", { name: "Secrets", level: 1 }).waitFor());
+await first("keys", "/ui/keys", (on) => on.getByRole("region", { name: "Keys" }).getByRole("link").first().waitFor());
+await first("usage", "/ui/usage", (on) => on.getByRole("region", { name: "Limits" }).waitFor());
+await first("templates", "/ui/templates", (on) => on.getByRole("link", { name: "base" }).waitFor());
+await first("servers", "/ui/servers", (on) => on.getByRole("list", { name: "Servers" }).getByRole("listitem").first().waitFor());
+
+const busiest = await open();
+busiest.page.setDefaultTimeout(60_000);
+await login(busiest.page, await keyFor("user-000", "agent"), "/ui/threads");
+await first("thread: its facts", "/ui/threads/thread-000-00", (on) => on.getByText("Last active").waitFor(), busiest.page);
+await first("thread: its timeline of all time", "/ui/threads/thread-000-00/timeline", (on) => on.locator(".waterfall-call, .timeline .empty").first().waitFor(), busiest.page);
+await busiest.close();
+
+/** Scrolls a list and counts the steps after which a part of it showed no row. */
+async function scroll(name, path, table) {
+  await page.goto(server + path);
+  await table.getByRole("row").nth(5).waitFor();
+  let holes = 0;
+  const began = performance.now();
+  for (let i = 0; i < 40; i++) {
+    await table.evaluate((g) => g.scrollBy(0, 1600));
+    await page.waitForTimeout(50);
+    const seen = await table.evaluate((g) => {
+      const box = g.getBoundingClientRect();
+      let empty = 0;
+      for (let y = box.top + 60; y < box.bottom - 10; y += 40) if (document.elementFromPoint(box.left + 40, y)?.closest('[role="row"]') === null) empty++;
+      return { empty, end: g.scrollTop + g.clientHeight >= g.scrollHeight - 2, rows: g.querySelectorAll('[role="row"]').length };
+    });
+    if (!seen.end && seen.empty > 0) holes++;
+    assert.ok(seen.rows < 200, `${seen.rows} rows are in the page`);
+  }
+  console.log(`scrolling ${name}: 40 steps of 1,600 px in ${Math.round(performance.now() - began)} ms, ${holes} with a hole`);
 }
-console.log(`scrolling: 40 steps of 1,600 px in ${Math.round(performance.now() - began)} ms, ${holes} with a hole`);
+await scroll("threads", "/ui/threads", threads);
+await scroll("records", "/ui/audit?last=all", page.getByRole("table", { name: "Records" }));
+
+await page.goto(`${server}/ui/audit?proof=true`);
+await page.getByRole("button", { name: "Verify now" }).waitFor();
+const began = performance.now();
+await page.getByRole("button", { name: "Verify now" }).click();
+await page.getByText(/All [\d,.]+ records are as they were written/).waitFor({ timeout: 300_000 });
+console.log(`verification of all records, chain and signatures: ${Math.round(performance.now() - began)} ms`);
+console.log(late.length === 0 ? "each page shows its first useful content within a second" : `later than a second: ${late.join("; ")}`);
 await close();
 await browser.close();

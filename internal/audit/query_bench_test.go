@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 type history struct {
 	rng   *rand.Rand
 	n     int
+	of    string // tenant
 	at    time.Time
 	step  time.Duration
 	queue []Record
@@ -35,7 +37,7 @@ type history struct {
 var historyTools = []string{"filesystem__read_file", "filesystem__write_file", "github__search_issues", "github__get_issue", "slack__post_message", "jira__list", "crm__find", "mail__send"}
 
 func newHistory(n int) *history {
-	return &history{rng: rand.New(rand.NewPCG(1, 2)), n: n, at: time.Now().Add(-240 * time.Hour).UTC(), step: 239 * time.Hour / time.Duration(n)}
+	return &history{rng: rand.New(rand.NewPCG(1, 2)), n: n, of: "acme", at: time.Now().Add(-240 * time.Hour).UTC(), step: 239 * time.Hour / time.Duration(n)}
 }
 
 // uuid7 is an id of that time.
@@ -56,7 +58,7 @@ func (h *history) next() Record {
 	if len(h.queue) == 0 {
 		user := int(500 * h.rng.Float64() * h.rng.Float64() * h.rng.Float64())
 		base := Record{
-			Tenant: "acme", User: fmt.Sprintf("user-%03d", user), Thread: fmt.Sprintf("thread-%03d-%02d", user, h.rng.IntN(40)), Exec: h.uuid7(),
+			Tenant: h.of, User: fmt.Sprintf("user-%03d", user), Thread: fmt.Sprintf("thread-%03d-%02d", user, h.rng.IntN(40)), Exec: h.uuid7(),
 			Sandbox: h.uuid7(), KeyID: "key-1", RequestID: h.uuid7(), Source: "10.1.2.3", UserAgent: "langgraph/1.2",
 		}
 		add := func(action, subject, args string) {
@@ -116,12 +118,28 @@ func (h *history) write(tb testing.TB, dir string) {
 	must(tb, f.Close())
 }
 
+// records is how many a benchmark has.
+func records() int {
+	n, err := strconv.Atoi(os.Getenv("SKERRY_BENCH_RECORDS"))
+	if err != nil {
+		return 1_000_000
+	}
+	return n
+}
+
+// BenchmarkHistory writes the log of the default tenant into SKERRY_BENCH_DIR: console/test/many.sh starts a server with it.
+func BenchmarkHistory(b *testing.B) {
+	dir := cmp.Or(os.Getenv("SKERRY_BENCH_DIR"), b.TempDir())
+	for b.Loop() {
+		h := newHistory(records())
+		h.of = "default"
+		h.write(b, dir)
+	}
+}
+
 // BenchmarkQuery asks a million records (SKERRY_BENCH_RECORDS) on a real Redis and in files.
 func BenchmarkQuery(b *testing.B) {
-	n := 1_000_000
-	if text := os.Getenv("SKERRY_BENCH_RECORDS"); text != "" {
-		n, _ = strconv.Atoi(text)
-	}
+	n := records()
 	dir := b.TempDir()
 	h := newHistory(n)
 	h.write(b, dir)
