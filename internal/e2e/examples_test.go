@@ -119,7 +119,7 @@ func learn(known map[string]string, shown, got json.RawMessage) {
 	}
 }
 
-var changing = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{12,}|[0-9]+`)
+var changing = regexp.MustCompile(`"[0-9a-f]+(-[0-9a-f]+){3}"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{12,}|[0-9]+`)
 
 // likeness is an answer without what differs from run to run.
 func likeness(raw json.RawMessage) string {

@@ -328,6 +328,28 @@ func TestPut(t *testing.T) {
 	}
 }
 
+// TestPutConditions: a condition is sent, an empty one is refused, and a write with one is not done twice.
+func TestPutConditions(t *testing.T) {
+	c, s := scripted(t, skerry.Options{}, says(200, `{"path":"/a","bytes":1,"etag":"\"2\""}`), problem(412, "conflict", ""), cut)
+	put := func(only ...skerry.Condition) (*skerry.Written, error) {
+		return c.Thread("t").Put(t.Context(), "/a", strings.NewReader("x"), only...)
+	}
+	if w, err := put(skerry.IfMatch(`"0"`, `"1"`)); err != nil || w.ETag != `"2"` || s.requests[0].Header.Get("If-Match") != `"0", "1"` {
+		t.Errorf("%+v %v", w, err)
+	}
+	if _, err := put(skerry.IfAbsent()); !errors.Is(err, skerry.ErrPreconditionFailed) || !errors.Is(err, skerry.Conflict) || s.requests[1].Header.Get("If-None-Match") != "*" {
+		t.Error(err)
+	}
+	if _, err := put(skerry.IfAbsent()); !errors.As(err, new(*skerry.LostError)) || errors.Is(err, skerry.ErrPreconditionFailed) || s.count() != 3 {
+		t.Errorf("%v after %d requests", err, s.count())
+	}
+	for _, none := range []skerry.Condition{{}, skerry.IfMatch(), skerry.IfMatch("")} {
+		if _, err := put(none); err == nil || s.count() != 3 {
+			t.Errorf("%+v was sent", none)
+		}
+	}
+}
+
 func away503(w http.ResponseWriter, r *http.Request) { problem(503, "unavailable", "")(w, r) }
 
 // TestPages: a list goes on over its pages, and stops when its reader does.

@@ -15,8 +15,8 @@
 //   - Reading, writing a file whole, deleting: these may be done twice.
 //   - Other requests go with an Idempotency-Key, by which the server answers a second one as it did the first.
 //   - Commands, code, scripts of skills, calls of tools, input, signals and appending to files are never
-//     done twice. They are sent again only when nothing was done: no connection was made, or the server
-//     says so (429, capacity_exceeded, not_started).
+//     done twice, and neither are writes with a Condition. They are sent again only when nothing was done: no
+//     connection was made, or the server says so (429, capacity_exceeded, not_started).
 //
 // Exec, ExecuteCode and RunSkill follow the events of what they started. When the connection is lost
 // they take it up again behind the last event, so that a long run outlives a proxy that does not.

@@ -2,6 +2,7 @@ package skerry
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,8 +43,14 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%s)", text, e.Code)
 }
 
-// Is reports whether target is the code of e.
+// ErrPreconditionFailed says that a file is not what a Condition wants. It is a Conflict, too.
+var ErrPreconditionFailed = errors.New("the file is not what the condition wants")
+
+// Is reports whether target is the code of e, or ErrPreconditionFailed.
 func (e *Error) Is(target error) bool {
+	if target == ErrPreconditionFailed {
+		return e.Status == http.StatusPreconditionFailed
+	}
 	c, ok := target.(ErrorCode)
 	return ok && c == e.Code
 }

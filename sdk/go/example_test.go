@@ -113,6 +113,24 @@ func ExampleThread_Put() {
 	// Yell
 }
 
+func ExampleIfMatch() {
+	ctx := context.Background()
+	thread := skerry.New(server, skerry.Options{Key: key}).Thread("go-example-conditions")
+	defer thread.Delete(ctx)
+	const path = "/mnt/user-data/workspace/plan.md"
+
+	written, err := thread.Put(ctx, path, strings.NewReader("# Plan\n"), skerry.IfAbsent())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := thread.Put(ctx, path, strings.NewReader("# Plan\nPack.\n"), skerry.IfMatch(written.ETag)); err != nil {
+		log.Fatal(err)
+	}
+	_, err = thread.Put(ctx, path, strings.NewReader("# Another plan\n"), skerry.IfMatch(written.ETag))
+	fmt.Println(errors.Is(err, skerry.ErrPreconditionFailed)) // another version is there: read it, and decide
+	// Output: true
+}
+
 func ExampleThread_CallTool() {
 	ctx := context.Background()
 	thread := skerry.New(server, skerry.Options{Key: key}).Thread("go-example-tools")

@@ -111,21 +111,44 @@ func (t *Thread) MoveFile(ctx context.Context, from, to string) (*FileEntry, err
 	return get[FileEntry](ctx, t.c, Request{Method: http.MethodPost, Path: t.files("/move"), Body: map[string]string{"from": from, "to": to}})
 }
 
+// Content is a file as it comes. ETag names this version of it, for IfMatch.
+type Content struct {
+	io.ReadCloser
+	ETag string
+}
+
 // Get reads a file's bytes, however many. The caller closes it; a read that fails with
 // io.ErrUnexpectedEOF means that not all came.
-func (t *Thread) Get(ctx context.Context, path string) (io.ReadCloser, error) {
-	res, err := t.c.open(ctx, Request{Method: http.MethodGet, Path: t.files("/content"), Query: at(path)}, t.c.o.Timeout)
+func (t *Thread) Get(ctx context.Context, path string) (*Content, error) {
+	res, err := t.c.open(ctx, Request{Method: http.MethodGet, Path: t.files("/content"), Query: at(path)}, t.c.o.Timeout) //nolint:bodyclose // it is what is given
 	if err != nil {
 		return nil, err
 	}
-	return res.Body, nil
+	return &Content{res.Body, res.Header.Get("ETag")}, nil
 }
 
-// Put writes a file's bytes, however many. It is sent again after an error only when r is an io.Seeker.
-func (t *Thread) Put(ctx context.Context, path string, r io.Reader) (*Written, error) {
+// Condition is what Put wants of the file that is there. ErrPreconditionFailed: it is not so, and nothing was written.
+type Condition struct{ header, value string }
+
+// IfMatch wants the file to be one of these versions, which are ETags of Content or Written. "*": any file.
+func IfMatch(etags ...string) Condition { return Condition{"If-Match", strings.Join(etags, ", ")} }
+
+// IfAbsent wants no file to be there.
+func IfAbsent() Condition { return Condition{"If-None-Match", "*"} }
+
+// Put writes a file's bytes, however many. It is sent again after an error only when r is an io.Seeker. With a condition it is not sent
+// again when it may have been done: the file that it wrote itself would not fit any more.
+func (t *Thread) Put(ctx context.Context, path string, r io.Reader, only ...Condition) (*Written, error) {
+	h := http.Header{}
+	for _, c := range only {
+		if c.value == "" {
+			return nil, errors.New("skerry: IfMatch has no ETag: the write would have no condition")
+		}
+		h.Set(c.header, c.value)
+	}
 	var out Written
 	err := t.c.send(ctx, Request{
-		Method: http.MethodPut, Path: t.files("/content"), Query: at(path), Content: r, ContentType: "application/octet-stream",
+		Method: http.MethodPut, Path: t.files("/content"), Query: at(path), Header: h, Content: r, ContentType: "application/octet-stream", Once: len(only) > 0,
 	}, &out)
 	if err != nil {
 		return nil, err

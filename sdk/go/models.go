@@ -330,6 +330,7 @@ type WatchedChange struct {
 type Written struct {
 	Path  string `json:"path"`
 	Bytes int64  `json:"bytes"`
+	ETag  string `json:"etag"` // Of the file as this call left it, for If-Match
 }
 
 // Edited is an edited file: how often a text was replaced.

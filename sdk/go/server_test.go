@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -199,6 +200,7 @@ func TestServer(t *testing.T) {
 		}
 	}
 	must(thread.DeleteContext(ctx, cc.ContextID))
+	conditions(t, thread)
 	servers, err := thread.Servers(ctx)
 	must(err)
 	if servers.TotalTools == 0 {
@@ -266,5 +268,48 @@ func TestServer(t *testing.T) {
 	}
 	if records < 2 {
 		t.Errorf("%d records of the exec", records)
+	}
+}
+
+// conditions writes a file only when it is the version that is known.
+func conditions(t *testing.T, thread *skerry.Thread) {
+	t.Helper()
+	const path = "/mnt/user-data/workspace/conditions.txt"
+	put := func(text string, only ...skerry.Condition) (string, error) {
+		w, err := thread.Put(t.Context(), path, strings.NewReader(text), only...)
+		if err != nil {
+			return "", err
+		}
+		return w.ETag, nil
+	}
+	first, err := put("first", skerry.IfAbsent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := put("second", skerry.IfMatch(`"other"`, first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, only := range map[string]skerry.Condition{"an old version": skerry.IfMatch(first), "no file": skerry.IfAbsent()} {
+		if _, err := put("third", only); !errors.Is(err, skerry.ErrPreconditionFailed) || !errors.Is(err, skerry.Conflict) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	file, err := thread.Get(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if text, err := io.ReadAll(file); err != nil || string(text) != "second" || file.ETag != second {
+		t.Errorf("%q %s, not %s: %v", text, file.ETag, second, err)
+	}
+	if _, err := thread.Exec(t.Context(), skerry.Command{Command: "echo by a program > conditions.txt"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := put("third", skerry.IfMatch(second)); !errors.Is(err, skerry.ErrPreconditionFailed) {
+		t.Errorf("a program changed it: %v", err)
+	}
+	if _, err := put("third", skerry.IfMatch("*")); err != nil {
+		t.Error(err)
 	}
 }

@@ -212,6 +212,12 @@ func (m *tools) readFile(ctx context.Context, in readIn) (any, error) {
 	return text, nil
 }
 
+// written is what a model reads of a write: no tool here takes an ETag.
+type written struct {
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes"`
+}
+
 type writeIn struct {
 	Path    string `json:"path"`
 	Content string `json:"content"`
@@ -219,9 +225,10 @@ type writeIn struct {
 }
 
 func (m *tools) writeFile(ctx context.Context, in writeIn) (any, error) {
-	return service.Put(ctx, m.o.Files, m.caller(ctx), m.scope.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
+	w, err := service.Put(ctx, m.o.Files, m.caller(ctx), m.scope.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
 		return f.Write(ctx, in.Path, strings.NewReader(in.Content), in.Append)
 	})
+	return written{w.Path, w.Bytes}, err
 }
 
 type replaceIn struct {

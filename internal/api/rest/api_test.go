@@ -200,13 +200,18 @@ func TestPutContentConditions(t *testing.T) {
 	wantProblem(t, send(h, "PUT", u, "another", "If-None-Match: *"), 412, "conflict")
 	wantProblem(t, send(h, "PUT", u, "another", `If-None-Match: "x"`), 400, "invalid")
 	wantProblem(t, send(h, "PUT", u, "another", `If-Match: "x", "y"`), 412, "conflict")
-	if rec := send(h, "PUT", u, "edited", `If-Match: "x", `+tag); rec.Code != 200 {
-		t.Errorf("%d %s", rec.Code, rec.Body)
+	rec := send(h, "PUT", u, "edited", `If-Match: "x", `+tag)
+	next := rec.Header().Get("ETag")
+	if rec.Code != 200 || next == "" || decodeBody(t, rec)["etag"] != next {
+		t.Errorf("%d %v %s", rec.Code, rec.Header(), rec.Body)
 	}
 	wantProblem(t, send(h, "PUT", u, "from the version before", "If-Match: "+tag), 412, "conflict")
 	wantProblem(t, send(h, "PUT", filesURL+"/content"+at("workspace/none"), "x", "If-Match: "+tag), 412, "conflict")
-	if rec := send(h, "GET", u, ""); rec.Body.String() != "edited" {
-		t.Errorf("%q was written all the same", rec.Body)
+	if rec := send(h, "GET", u, ""); rec.Body.String() != "edited" || rec.Header().Get("ETag") != next {
+		t.Errorf("%q %s was written all the same", rec.Body, rec.Header().Get("ETag"))
+	}
+	if rec := send(h, "PUT", u, "edited again", "If-Match: "+next); rec.Code != 200 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }
 

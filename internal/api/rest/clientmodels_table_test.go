@@ -89,7 +89,7 @@ var clientModelTable = []clientModel{
 	},
 	{schema: "Unpacked", is: "is what {PutArchive} wrote.", fields: "path files bytes"},
 	{schema: "WatchedChange", is: "is a change in a watched folder.", fields: "path change is_dir"},
-	{schema: "Written", is: "is a file that was written.", fields: "path bytes"},
+	{schema: "Written", is: "is a file that was written.", fields: "path bytes etag"},
 	{schema: "Edited", is: "is an edited file: how often a text was replaced.", fields: "path occurrences"},
 	{schema: "FileEntry", is: "is a file or folder.", fields: "path is_dir bytes mode modified_at symlink"},
 	{schema: "FileListing", is: "is what a folder holds, or what a pattern found.", fields: "items truncated"},
@@ -230,7 +230,7 @@ func texts[T ~string](all ...T) []string {
 
 // goFieldNames are the names of Go that do not follow from those of the document.
 var goFieldNames = map[string]string{
-	"CodeBody.timeout": "TimeoutSeconds", "idle_timeout_s": "IdleTimeout", "retry_after_s": "RetryAfter", "timings_ms": "Timings",
+	"CodeBody.timeout": "TimeoutSeconds", "etag": "ETag", "idle_timeout_s": "IdleTimeout", "retry_after_s": "RetryAfter", "timings_ms": "Timings",
 }
 
 // goFieldTypes are types that the document does not tell apart: it has one for all whole numbers, and does

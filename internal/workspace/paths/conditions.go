@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"syscall"
 
@@ -61,6 +62,16 @@ func (c checkedReader) Read(b []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// tagOf returns the ETag of a file that has just taken its place; a rename changes one of the times that the tag is made of.
+// When another program changed the file meanwhile, the caller gets the tag from before the rename, which no longer fits.
+func (p *place) tagOf(made fs.FileInfo) string {
+	now, err := p.dir.Lstat(p.base)
+	if err != nil || !os.SameFile(made, now) || now.Size() != made.Size() || !now.ModTime().Equal(made.ModTime()) {
+		return etag(made)
+	}
+	return etag(now)
 }
 
 // etag changes when the content does: it is made of inode, size and the times of the last change,

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -78,4 +79,64 @@ func TestWriteConditions(t *testing.T) {
 		t.Error(err)
 	}
 	wants("any")
+}
+
+// TestWrittenTag: the tag of a write is that of the file, until the file is another one.
+func TestWrittenTag(t *testing.T) {
+	f, host := thread(t)
+	ctx := context.Background()
+	write := func(text string, add bool) string {
+		t.Helper()
+		w, err := f.Write(ctx, ws+"/a", strings.NewReader(text), add)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := f.Open(ws + "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close() //nolint:errcheck // test
+		if w.ETag == "" || w.ETag != file.ETag() {
+			t.Errorf("written as %s, read as %s", w.ETag, file.ETag())
+		}
+		return w.ETag
+	}
+	seen := map[string]bool{}
+	for _, tag := range []string{write("first", false), write("first", false), write(" and more", true)} {
+		if seen[tag] {
+			t.Errorf("two versions are %s", tag)
+		}
+		seen[tag] = true
+	}
+	// A program that changes the file right behind the rename has a version that no caller knows.
+	on := filepath.Join(host, "workspace/a")
+	made, err := os.Lstat(on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.space.resolve(ws+"/a", how{follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for name, change := range map[string]func(){
+		"in place": func() { put(t, on, "by a program") },
+		"replaced": func() {
+			put(t, on+"2", "first and more")
+			if err := errors.Join(os.Chtimes(on+"2", time.Time{}, made.ModTime()), os.Rename(on+"2", on)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"removed": func() { _ = os.Remove(on) },
+	} {
+		put(t, on, "first and more")
+		if made, err = os.Lstat(on); err != nil {
+			t.Fatal(err)
+		}
+		change()
+		tag := p.tagOf(made)
+		if _, err := f.WriteWith(ctx, ws+"/a", strings.NewReader("x"), Writing{Match: []string{tag}}); !errors.Is(err, ErrChanged) {
+			t.Errorf("%s: a write over it got %v", name, err)
+		}
+	}
 }

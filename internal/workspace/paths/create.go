@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -112,17 +113,17 @@ func (c *creator) mkdirOwned(dir *os.Root, name string) error {
 }
 
 // replace writes a new file in the stage and renames it over the place. The file gets the mode of the file
-// that was there, or else mode, and is described as the caller says.
-func (c *creator) replace(p *place, body io.Reader, mode os.FileMode, described map[string]string) (n int64, err error) {
+// that was there, or else mode, and is described as the caller says. tag is the new file's ETag.
+func (c *creator) replace(p *place, body io.Reader, mode os.FileMode, described map[string]string) (n int64, tag string, err error) {
 	stage, err := p.m.stage()
 	if err != nil {
-		return 0, fail(err, p.virtual)
+		return 0, "", fail(err, p.virtual)
 	}
 	defer stage.Close() //nolint:errcheck // read-only
 	temp := rand.Text()
 	file, err := c.file(stage, temp)
 	if err != nil {
-		return 0, fail(err, p.virtual)
+		return 0, "", fail(err, p.virtual)
 	}
 	defer func() {
 		if err != nil {
@@ -132,21 +133,20 @@ func (c *creator) replace(p *place, body io.Reader, mode os.FileMode, described 
 		}
 	}()
 	if n, err = io.Copy(c.writer(file), body); err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if p.info != nil {
 		mode = p.info.Mode().Perm()
 	}
-	if err = file.Chmod(mode); err != nil {
-		return 0, err
+	err = cmp.Or(file.Chmod(mode), describe(file, described))
+	made, serr := file.Stat()
+	if err = cmp.Or(err, serr, file.Close()); err != nil {
+		return 0, "", err
 	}
-	if err = describe(file, described); err != nil {
-		return 0, err
+	if err = inFolders(stage, p.dir, func(from, to int) error { return unix.Renameat(from, temp, to, p.base) }); err != nil {
+		return 0, "", err
 	}
-	if err = file.Close(); err != nil {
-		return 0, err
-	}
-	return n, renameOver(stage, temp, p.dir, p.base)
+	return n, p.tagOf(made), nil
 }
 
 // stage opens the folder where files of a writable mount are made before they take their place.
@@ -164,8 +164,8 @@ func (m *mount) stage() (*os.Root, error) {
 	return openDir(top, StageDir)
 }
 
-// renameOver moves a file between two open folders, in place of what has its new name.
-func renameOver(from *os.Root, name string, to *os.Root, base string) error {
+// inFolders calls rename with descriptors of two folders, which may be of different roots.
+func inFolders(from, to *os.Root, rename func(from, to int) error) error {
 	a, err := from.Open(".")
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func renameOver(from *os.Root, name string, to *os.Root, base string) error {
 		return err
 	}
 	defer b.Close() //nolint:errcheck // read-only
-	return unix.Renameat(int(a.Fd()), name, int(b.Fd()), base)
+	return rename(int(a.Fd()), int(b.Fd()))
 }
 
 // add writes to the end of a file that is there.
@@ -194,11 +194,9 @@ func (c *creator) add(p *place, body io.Reader) (Written, error) {
 	if err != nil {
 		_ = file.Truncate(info.Size()) // best effort: the error tells that the write failed
 	}
-	if cerr := file.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	now, serr := file.Stat()
+	if err = cmp.Or(err, serr, file.Close()); err != nil {
 		return Written{}, fail(err, p.virtual)
 	}
-	return Written{Path: p.virtual, Bytes: info.Size() + n, Added: n}, nil
+	return Written{Path: p.virtual, Bytes: info.Size() + n, Added: n, ETag: etag(now)}, nil
 }

@@ -88,6 +88,7 @@ type Tree interface {
 type Written struct {
 	Path    string `json:"path"`
 	Bytes   int64  `json:"bytes"`
+	ETag    string `json:"etag" doc:"Of the file as this call left it, for If-Match"`
 	Added   int64  `json:"-"`
 	Created bool   `json:"-"`
 }

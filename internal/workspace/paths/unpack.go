@@ -324,7 +324,7 @@ func (u *unpacker) file(virtual string, a archived) (int64, error) {
 	if a.mode&0o111 != 0 {
 		mode = 0o755
 	}
-	n, err := u.create.replace(p, in, mode, nil)
+	n, _, err := u.create.replace(p, in, mode, nil)
 	u.left = in.left
 	return n, err
 }

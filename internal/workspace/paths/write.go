@@ -61,11 +61,11 @@ func (f *FS) write(ctx context.Context, name string, r io.Reader, add bool, w Wr
 	if p.info != nil {
 		body.left += freed(p.info) // when the new file has taken its place
 	}
-	n, err := f.create.replace(p, checkedReader{body, w, p}, 0o644, w.Described)
+	n, tag, err := f.create.replace(p, checkedReader{body, w, p}, 0o644, w.Described)
 	if err != nil {
 		return Written{}, err
 	}
-	return Written{Path: p.virtual, Bytes: n, Added: n, Created: p.info == nil}, nil
+	return Written{Path: p.virtual, Bytes: n, ETag: tag, Added: n, Created: p.info == nil}, nil
 }
 
 // Rewrite replaces a regular file of at most most bytes by what change makes of it. Conflict when a symbolic
@@ -95,7 +95,7 @@ func (f *FS) Rewrite(ctx context.Context, name string, most int64, change func(i
 	in := &boundedReader{ctx: ctx, r: file, left: most, limited: true}
 	out := &boundedReader{ctx: ctx, r: change(in), left: room + freed(info), limited: f.disk.most > 0}
 	f.changing(p.virtual)
-	_, err = f.create.replace(p, out, 0o644, nil)
+	_, _, err = f.create.replace(p, out, 0o644, nil)
 	return err
 }
 
@@ -142,7 +142,7 @@ func (f *FS) Edit(ctx context.Context, name, old, new string, all bool) (Edited,
 		}
 	}
 	f.changing(p.virtual)
-	n, err := f.create.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))), 0o644, nil)
+	n, _, err := f.create.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))), 0o644, nil)
 	if err != nil {
 		return Edited{}, err
 	}
@@ -233,19 +233,9 @@ func (f *FS) Move(from, to string) (Entry, error) {
 	return f.Stat(dst.virtual)
 }
 
-// relocate moves between two open folders, which may be of different roots. It replaces nothing.
+// relocate moves between two open folders. It replaces nothing.
 func relocate(src, dst *place) error {
-	a, err := src.dir.Open(".")
-	if err != nil {
-		return err
-	}
-	defer a.Close() //nolint:errcheck // read-only
-	b, err := dst.dir.Open(".")
-	if err != nil {
-		return err
-	}
-	defer b.Close() //nolint:errcheck // read-only
-	err = rename.NoReplaceAt(int(a.Fd()), src.base, int(b.Fd()), dst.base)
+	err := inFolders(src.dir, dst.dir, func(from, to int) error { return rename.NoReplaceAt(from, src.base, to, dst.base) })
 	switch {
 	case errors.Is(err, unix.EXDEV):
 		return sandbox.Wrap(sandbox.NotSupported, err, "%s: cannot be moved to another file system", dst.virtual)

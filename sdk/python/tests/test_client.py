@@ -139,6 +139,29 @@ def test_files(thread: Thread) -> None:
         assert len(next(chunks)) <= 256 << 10
 
 
+def test_conditions(thread: Thread) -> None:
+    files, path = thread.files, WORKSPACE + "/c"
+    first = files.upload(path, b"first", if_absent=True).etag
+    with files.open(path) as content:
+        assert (content.etag, b"".join(content)) == (first, b"first")
+    second = files.upload(path, io.BytesIO(b"second"), if_match=first).etag
+    for only in ({"if_match": first}, {"if_absent": True}):
+        with pytest.raises(errors.PreconditionFailed) as refused:
+            files.upload(path, b"third", **only)
+        assert isinstance(refused.value, errors.Conflict) and (refused.value.status, refused.value.code) == (412, "conflict")
+    assert files.download(path) == b"second"
+    third = files.write(path, "third").etag
+    assert len({first, second, third}) == 3
+    fourth = files.upload(path, b"4", if_match=third).etag
+    thread.exec("echo by a program > c").check()
+    with pytest.raises(errors.PreconditionFailed):
+        files.upload(path, b"5", if_match=fourth)
+    files.upload(path, b"6", if_match="*")
+    with pytest.raises(errors.Conflict) as another:
+        files.edit(path, "nothing", "x")
+    assert not isinstance(another.value, errors.PreconditionFailed)
+
+
 def test_lifecycle(client: Client, thread: Thread) -> None:
     box = thread.acquire(template="base", labels={"suite": thread.id}, env={"K": "v"}, mode="code")
     assert box.state == "running" and thread.exec("echo $K").stdout == "v\n"
@@ -215,9 +238,11 @@ async def test_async(server: Server) -> None:
             results = await asyncio.gather(*(thread.exec(f"echo {i}") for i in range(5)))
             assert [r.stdout for r in results] == [f"{i}\n" for i in range(5)]
             assert [e.type async for e in thread.stream("echo x")] == ["started", "stdout", "exit"]
-            await thread.files.upload(WORKSPACE + "/f", b"abc")
+            written = await thread.files.upload(WORKSPACE + "/f", b"abc", if_absent=True)
             async with thread.files.open(WORKSPACE + "/f") as chunks:
-                assert b"".join([c async for c in chunks]) == b"abc"
+                assert b"".join([c async for c in chunks]) == b"abc" and chunks.etag == written.etag
+            with pytest.raises(errors.PreconditionFailed):
+                await thread.files.upload(WORKSPACE + "/f", b"abc", if_absent=True)
             x = await thread.start("read n; echo hi $n", pty=(80, 24))
             async with await x.terminal() as terminal:
                 await terminal.send("Bob\n")

@@ -255,12 +255,21 @@ def test_what_has_no_key() -> None:
     client, seen = scripted(LOST)
     with pytest.raises(errors.OutcomeUnknown):
         client.thread("t").files.write("/mnt/user-data/workspace/a", "x", append=True)
-    client, seen = scripted(LOST, httpx.Response(200, json={"path": "a", "bytes": 1}))
+    client, seen = scripted(LOST, httpx.Response(200, json={"path": "a", "bytes": 1, "etag": '"1"'}))
     client.thread("t").files.write("/mnt/user-data/workspace/a", "x")
     assert len(seen) == 2
     client, seen = scripted(LOST)
     with pytest.raises(errors.OutcomeUnknown):
         client.thread("t").files.upload("/mnt/user-data/workspace/a", iter([b"x"]))
+    for only in ({"if_match": '"1"'}, {"if_absent": True}):
+        client, seen = scripted(LOST)
+        with pytest.raises(errors.OutcomeUnknown):
+            client.thread("t").files.upload("/mnt/user-data/workspace/a", b"x", **only)
+        assert len(seen) == 1
+    client, seen = scripted(LOST)
+    with pytest.raises(ValueError, match="no condition"):
+        client.thread("t").files.upload("/mnt/user-data/workspace/a", b"x", if_match="")
+    assert not seen
     client, seen = scripted(LOST, problem(404, "not_found"))
     client.thread("t").delete()  # the first attempt did it
 

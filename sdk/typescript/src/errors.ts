@@ -29,6 +29,11 @@ export class SkerryError extends Error {
   }
 }
 
+/** A file is not what a condition of `put` wants (412), and nothing was written. Its code is `conflict`. */
+export class PreconditionError extends SkerryError {
+  override readonly name = "PreconditionError";
+}
+
 /** No connection was made, or it was lost while nothing could have been changed. */
 export class ConnectionError extends Error {
   override readonly name = "ConnectionError";
@@ -70,5 +75,6 @@ export async function errorFrom(answer: Response): Promise<SkerryError> {
   }
   const code = problem.code ?? constants.codeOfStatus[answer.status] ?? (answer.status >= 500 ? "internal" : "invalid");
   const detail = problem.code === undefined ? `the server answered ${answer.status} ${answer.statusText}`.trim() : (problem.detail ?? code);
-  return new SkerryError({ ...problem, status: answer.status, code, detail }, answer.headers);
+  const kind = answer.status === 412 ? PreconditionError : SkerryError;
+  return new kind({ ...problem, status: answer.status, code, detail }, answer.headers);
 }

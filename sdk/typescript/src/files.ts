@@ -4,6 +4,19 @@ import type { ArchiveFormat, GrepOptions } from "./queries.js";
 import { decoded, toBase64 } from "./sse.js";
 import { path, type Bytes, type CallOptions, type Request, type Transport } from "./transport.js";
 
+/** A file's bytes as they come. `etag` names this version of the file, for `ifMatch`. */
+export interface FileContent extends AsyncIterable<Uint8Array> {
+  readonly etag: string;
+}
+
+/** What `put` wants of the file that is there, else it throws a PreconditionError and writes nothing. */
+export interface PutConditions {
+  /** The file has to be this version: the etag of `get` or of a write; `*`: any. */
+  ifMatch?: string;
+  /** No file may be there. */
+  ifAbsent?: boolean;
+}
+
 /**
  * The files of a thread. Paths are those inside of the sandbox: /mnt/user-data/… can be written; /mnt/skills/…,
  * /mnt/plugins/… and /mnt/code-api/… can be read. None of these calls starts a sandbox.
@@ -81,9 +94,9 @@ export class Files {
   }
 
   /** A file's bytes, however many, as they come. */
-  async get(path: string, o: CallOptions = {}): Promise<AsyncIterable<Uint8Array>> {
+  async get(path: string, o: CallOptions = {}): Promise<FileContent> {
     const { answer, chunks } = await this.#t.open({ method: "GET", path: this.#path("content"), query: { path } }, o);
-    return whole(chunks, Number(answer.headers.get("content-length") ?? -1));
+    return Object.assign(whole(chunks, Number(answer.headers.get("content-length") ?? -1)), { etag: answer.headers.get("etag") ?? "" });
   }
 
   /** A file's bytes at once. */
@@ -93,9 +106,16 @@ export class Files {
     return new Uint8Array(await new Blob(parts as BlobPart[]).arrayBuffer());
   }
 
-  /** Writes a file's bytes, however many. A ReadableStream is sent once, all else again when it has to be. */
-  put(path: string, data: Bytes, o: CallOptions = {}): Promise<Written> {
-    return this.#send({ method: "PUT", path: this.#path("content"), query: { path }, content: data }, o);
+  /**
+   * Writes a file's bytes, however many. A ReadableStream is sent once, all else again when it has to be. With a condition it is sent
+   * again only when nothing was done: what the request wrote itself would not fit any more.
+   */
+  async put(path: string, data: Bytes, o: CallOptions & PutConditions = {}): Promise<Written> {
+    const { ifMatch, ifAbsent, ...call } = o;
+    if ("ifMatch" in o && !ifMatch) throw new TypeError("ifMatch is empty: the write would have no condition");
+    const headers = { ...(ifMatch ? { "If-Match": ifMatch } : {}), ...(ifAbsent ? { "If-None-Match": "*" } : {}) };
+    const kind = ifMatch || ifAbsent ? "once" : "safe";
+    return this.#send({ method: "PUT", path: this.#path("content"), query: { path }, content: data, headers, kind }, call);
   }
 
   /** Writes many files in one request. A path that is not absolute is below /mnt/user-data/uploads. Each has a result, in order. */

@@ -1,7 +1,7 @@
 export { Context, Skerry, Thread, ThreadSkills, Tools } from "./client.js";
-export { ConnectionError, DeadlineError, LostError, SkerryError } from "./errors.js";
+export { ConnectionError, DeadlineError, LostError, PreconditionError, SkerryError } from "./errors.js";
 export { Exec, stderrBytes, stdoutBytes, type ExecEvent } from "./execs.js";
-export { Files } from "./files.js";
+export { Files, type FileContent, type PutConditions } from "./files.js";
 export type * from "./models.js";
 export type * from "./queries.js";
 export { Terminal, type Socket, type SocketConstructor, type TerminalExit } from "./terminal.js";

@@ -351,6 +351,8 @@ export interface WatchedChange {
 export interface Written {
   path: string;
   bytes: number;
+  /** Of the file as this call left it, for If-Match */
+  etag: string;
 }
 
 /** An edited file: how often a text was replaced. */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { AIMessage, ToolMessage, type BaseMessage } from "@langchain/core/messages";
-import { LostError, Skerry, SkerryError } from "../src/index.js";
+import { LostError, PreconditionError, Skerry, SkerryError } from "../src/index.js";
 import type { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { FakeListChatModel } from "@langchain/core/utils/testing";
 import { createAgent } from "langchain";
@@ -49,6 +49,19 @@ async function more(skerry: Skerry) {
   console.log(found.tools[0]?.name, (await thread.tools.call("files__list_allowed_directories")).is_error);
 
   for await (const record of skerry.audit({ thread: thread.id })) console.log(record.action, record.outcome);
+}
+
+async function conditions(skerry: Skerry) {
+  const thread = skerry.thread(id);
+  const plan = "/mnt/user-data/workspace/plan.md";
+  const { etag } = await thread.files.put(plan, "# Plan\n", { ifAbsent: true });
+  await thread.files.put(plan, "# Plan\nPack.\n", { ifMatch: etag });
+  try {
+    await thread.files.put(plan, "# Another plan\n", { ifMatch: etag });
+  } catch (err) {
+    if (!(err instanceof PreconditionError)) throw err;
+    console.log("another version is there"); // read it, and decide
+  }
 }
 
 async function handlers(skerry: Skerry) {
@@ -105,6 +118,7 @@ test("docs/typescript.md", { timeout: 100_000 }, async () => {
     assert.equal((await begin()).exit_code, 3);
     await streams(skerry);
     await more(skerry);
+    await conditions(skerry);
     await handlers(skerry);
     await errors(skerry);
     // The tool gets the thread of the run's config, not one of the model's.
@@ -115,7 +129,7 @@ test("docs/typescript.md", { timeout: 100_000 }, async () => {
   }
 });
 
-for (const [page, least] of [["docs/typescript.md", 6], ["docs/skill-tools.md", 1]] as const) {
+for (const [page, least] of [["docs/typescript.md", 7], ["docs/skill-tools.md", 1]] as const) {
   test(`${page} shows what runs here`, () => {
     const plain = (text: string) => text.replace(/^ +/gm, "");
     const here = plain(["examples", "direct"].map((name) => readFileSync(`test/${name}.test.ts`, "utf8")).join("\n"));

@@ -1,7 +1,7 @@
 // What a thread can do, against a real server: scripts/clients.sh starts it and names it in SKERRY_SERVER.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Skerry, SkerryError, stdoutBytes } from "../src/index.js";
+import { PreconditionError, Skerry, SkerryError, stdoutBytes } from "../src/index.js";
 import { skerryMessage, skerryOffer, skerryTools } from "../src/langchain.js";
 
 const server = process.env["SKERRY_SERVER"];
@@ -110,6 +110,28 @@ test("files", () =>
     assert.equal((await t.files.stat(`${at}/b/one.txt`)).is_dir, false);
     await t.files.remove(at, { recursive: true });
     await assert.rejects(t.files.stat(at), (err: unknown) => err instanceof SkerryError && err.code === "not_found");
+  }));
+
+test("writes with conditions", () =>
+  inThread("conditions", async (t) => {
+    const at = "/mnt/user-data/workspace/c";
+    const refused = (err: unknown) => err instanceof PreconditionError && err instanceof SkerryError && err.status === 412 && err.code === "conflict";
+    const first = await t.files.put(at, "first", { ifAbsent: true });
+    const got = await t.files.get(at);
+    assert.equal(got.etag, first.etag);
+    for await (const chunk of got) assert.equal(new TextDecoder().decode(chunk), "first");
+    const second = await t.files.put(at, new Blob(["second"]), { ifMatch: first.etag });
+    await assert.rejects(t.files.put(at, "third", { ifMatch: first.etag }), refused);
+    await assert.rejects(t.files.put(at, "third", { ifAbsent: true }), refused);
+    assert.equal(new TextDecoder().decode(await t.files.bytes(at)), "second");
+    const third = await t.files.write(at, "third");
+    assert.notEqual(third.etag, second.etag);
+    await t.exec("echo by a program > c");
+    await assert.rejects(t.files.put(at, "fourth", { ifMatch: third.etag }), refused);
+    await t.files.put(at, "fourth", { ifMatch: "*" });
+    await assert.rejects(t.files.put(at, "fifth", { ifMatch: "" }), TypeError);
+    assert.equal(new TextDecoder().decode(await t.files.bytes(at)), "fourth");
+    await assert.rejects(t.files.edit(at, "nothing", "x"), (err) => err instanceof SkerryError && !(err instanceof PreconditionError));
   }));
 
 // The tests of the other runtimes go on at the same time, and a server verifies once at a time.

@@ -132,7 +132,14 @@ func (w plainErrors) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-func (s transferRoutes) putContent(ctx context.Context, in *putIn) (*route.StatusBody[paths.Written], error) {
+// putAnswer is what a write did; its ETag is in the header, too.
+type putAnswer struct {
+	Status int
+	ETag   string `header:"ETag" doc:"Of the file as this call left it"`
+	Body   paths.Written
+}
+
+func (s transferRoutes) putContent(ctx context.Context, in *putIn) (*putAnswer, error) {
 	r := exchange.Of(ctx).Request
 	if len(in.IfNoneMatch) > 0 && !slices.Equal(in.IfNoneMatch, []string{"*"}) {
 		return nil, sandbox.InvalidField("If-None-Match", "has to be *: nothing may be there")
@@ -150,7 +157,7 @@ func (s transferRoutes) putContent(ctx context.Context, in *putIn) (*route.Statu
 	if err != nil {
 		return nil, err
 	}
-	return &route.StatusBody[paths.Written]{Status: writtenStatus(w), Body: w}, nil
+	return &putAnswer{Status: writtenStatus(w), ETag: w.ETag, Body: w}, nil
 }
 
 func (s transferRoutes) upload(ctx context.Context, in *route.ThreadIn) (*route.Body[route.Page[transferred]], error) {

@@ -64,7 +64,7 @@ class APIError(SkerryError):
         self.not_started = not_started  # the server says that nothing was done
 
     def __init_subclass__(cls) -> None:
-        APIError.codes[cls.code] = cls
+        APIError.codes.setdefault(cls.code, cls)
 
     def __str__(self) -> str:
         return f"{self.detail} ({self.code}, request {self.request_id})" if self.request_id else f"{self.detail} ({self.code})"
@@ -85,6 +85,10 @@ class Invalid(APIError):
 
 class Conflict(APIError):
     code = constants.CODE_CONFLICT
+
+
+class PreconditionFailed(Conflict):
+    """A file is not what if_match or if_absent wants (412), and nothing was written."""
 
 
 class Forbidden(APIError):
@@ -141,7 +145,8 @@ def from_answer(status: int, headers: dict[str, str], body: bytes) -> APIError:
         )
     code = str(p.get("code", ""))
     errors = [FieldError(str(e.get("field", "")), str(e.get("detail", ""))) for e in p.get("errors") or [] if isinstance(e, dict)]
-    return APIError.codes.get(code, APIError)(
+    kind = PreconditionFailed if status == 412 and code == Conflict.code else APIError.codes.get(code, APIError)
+    return kind(
         str(p.get("detail", "")),
         status=status,
         code=code,

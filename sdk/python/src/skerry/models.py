@@ -1447,6 +1447,10 @@ class Why(Model):
 
 class Written(Model):
     bytes: int
+    etag: str
+    """
+    Of the file as this call left it, for If-Match
+    """
     path: str
 
 

@@ -18,6 +18,16 @@ from skerry._retry import Kind
 from skerry._sources import CHUNK, AsyncSource, form_of
 
 
+class Content(AsyncIterator[bytes]):
+    """The bytes of a file as they come. etag names this version of it, for if_match."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], etag: str) -> None:
+        self._chunks, self.etag = chunks, etag
+
+    async def __anext__(self) -> bytes:
+        return await self._chunks.__anext__()
+
+
 class Files:
     def __init__(self, transport: Transport, base: str) -> None:
         self._transport, self._path = transport, base + "/files"
@@ -87,9 +97,28 @@ class Files:
             (await self._transport.call("POST", self._path + "/move", body={"from": source, "to": target})).json()
         )
 
-    async def upload(self, path: str, content: AsyncSource, *, deadline_s: float = constants.TRANSFER_S) -> models.Written:
-        """Writes bytes, an open file, or the items of an iterator, streamed. An iterator is sent once: a broken connection is an error."""
-        answer = await self._transport.call("PUT", self._path + "/content", params={"path": path}, content=content, deadline_s=deadline_s)
+    async def upload(
+        self,
+        path: str,
+        content: AsyncSource,
+        *,
+        if_match: str | None = None,
+        if_absent: bool = False,
+        deadline_s: float = constants.TRANSFER_S,
+    ) -> models.Written:
+        """Writes bytes, an open file, or the items of an iterator, streamed. An iterator is sent once: a broken connection is an error.
+
+        if_match is the etag that the file has to have ("*": any), if_absent wants no file to be there; PreconditionFailed: it is not
+        so. With either a broken connection is an error, too: what the request wrote itself would not fit any more."""
+        if if_match == "":
+            raise ValueError("if_match is empty: the write would have no condition")
+        only = {"If-None-Match": "*"} if if_absent else {}
+        if if_match is not None:
+            only["If-Match"] = if_match
+        kind = Kind.ONCE if only else Kind.SAFE
+        answer = await self._transport.call(
+            "PUT", self._path + "/content", params={"path": path}, content=content, kind=kind, deadline_s=deadline_s, headers=only
+        )
         return models.Written.model_validate(answer.json())
 
     async def download(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> bytes:
@@ -106,11 +135,11 @@ class Files:
         return size
 
     @asynccontextmanager
-    async def open(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The bytes of a file as they come."""
+    async def open(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> AsyncIterator[Content]:
+        """The bytes of a file as they come, and their etag."""
         response, stack = await self._transport.download(self._path + "/content", {"path": path}, {}, deadline_s)
         async with stack:
-            yield self._chunks(response, path)
+            yield Content(self._chunks(response, path), response.headers.get("ETag", ""))
 
     async def _chunks(self, response: httpx.Response, path: str) -> AsyncIterator[bytes]:
         try:

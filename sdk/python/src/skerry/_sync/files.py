@@ -19,6 +19,16 @@ from skerry._sources import CHUNK, Source, form_of
 from skerry._sync.transport import Transport
 
 
+class Content(Iterator[bytes]):
+    """The bytes of a file as they come. etag names this version of it, for if_match."""
+
+    def __init__(self, chunks: Iterator[bytes], etag: str) -> None:
+        self._chunks, self.etag = chunks, etag
+
+    def __next__(self) -> bytes:
+        return self._chunks.__next__()
+
+
 class Files:
     def __init__(self, transport: Transport, base: str) -> None:
         self._transport, self._path = transport, base + "/files"
@@ -84,9 +94,28 @@ class Files:
             (self._transport.call("POST", self._path + "/move", body={"from": source, "to": target})).json()
         )
 
-    def upload(self, path: str, content: Source, *, deadline_s: float = constants.TRANSFER_S) -> models.Written:
-        """Writes bytes, an open file, or the items of an iterator, streamed. An iterator is sent once: a broken connection is an error."""
-        answer = self._transport.call("PUT", self._path + "/content", params={"path": path}, content=content, deadline_s=deadline_s)
+    def upload(
+        self,
+        path: str,
+        content: Source,
+        *,
+        if_match: str | None = None,
+        if_absent: bool = False,
+        deadline_s: float = constants.TRANSFER_S,
+    ) -> models.Written:
+        """Writes bytes, an open file, or the items of an iterator, streamed. An iterator is sent once: a broken connection is an error.
+
+        if_match is the etag that the file has to have ("*": any), if_absent wants no file to be there; PreconditionFailed: it is not
+        so. With either a broken connection is an error, too: what the request wrote itself would not fit any more."""
+        if if_match == "":
+            raise ValueError("if_match is empty: the write would have no condition")
+        only = {"If-None-Match": "*"} if if_absent else {}
+        if if_match is not None:
+            only["If-Match"] = if_match
+        kind = Kind.ONCE if only else Kind.SAFE
+        answer = self._transport.call(
+            "PUT", self._path + "/content", params={"path": path}, content=content, kind=kind, deadline_s=deadline_s, headers=only
+        )
         return models.Written.model_validate(answer.json())
 
     def download(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> bytes:
@@ -103,11 +132,11 @@ class Files:
         return size
 
     @contextmanager
-    def open(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> Iterator[Iterator[bytes]]:
-        """The bytes of a file as they come."""
+    def open(self, path: str, *, deadline_s: float = constants.TRANSFER_S) -> Iterator[Content]:
+        """The bytes of a file as they come, and their etag."""
         response, stack = self._transport.download(self._path + "/content", {"path": path}, {}, deadline_s)
         with stack:
-            yield self._chunks(response, path)
+            yield Content(self._chunks(response, path), response.headers.get("ETag", ""))
 
     def _chunks(self, response: httpx.Response, path: str) -> Iterator[bytes]:
         try:
