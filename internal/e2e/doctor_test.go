@@ -77,6 +77,14 @@ func TestDoctor(t *testing.T) {
 	if out := s.ok("beside", "cat kept"); out != "begun\n" {
 		t.Errorf("the server's sandbox says %q", out)
 	}
+	ended, out, errs := cli(t, "", "doctor", "--server-only", "--json", "--server", s.url, "--api-key", s.key)
+	var told struct {
+		Serves bool
+		Checks []line
+	}
+	if err := json.Unmarshal([]byte(out), &told); err != nil || !told.Serves || ended != 0 || len(told.Checks) < 5 {
+		t.Errorf("--server-only: %d %s%s", ended, out, errs)
+	}
 	must(t, os.WriteFile(filepath.Join(s.data, "templates/base.yaml"), []byte("name: base\n"), 0o600))
 	exit, lines = s.examined("--redis", "redis://:hunter2-hunter2@127.0.0.1:1")
 	if exit != 1 || lines["state redis"].State != "problem" || lines["template"].State != "problem" || lines["template"].Fix == "" {

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,10 +13,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config"
 )
 
-func newDoctor(api *client.Client) *cobra.Command {
+// newLocalDoctor returns the command that looks at this machine, and its flags that are settings of a server.
+func newLocalDoctor(api *client.Client) (cmd *cobra.Command, settings []string) {
 	var file string
 	flags := config.Config{}
-	cmd := &cobra.Command{
+	cmd = &cobra.Command{
 		Use: "doctor", Short: "Find out why Skerry does not work here, or whether it would",
 		Long: `Looks at this machine and at everything that a server with the same configuration would use, and says for
 each thing how it is and what to do.
@@ -28,10 +31,12 @@ and one that does is not disturbed: doctor works in a folder of its own, which i
 sandboxes and your MCP servers, and ends them. It takes a few seconds; something that hangs is reported after at
 most 90. No secret is printed, so the output can go into a bug report.
 
-With --server (or SKERRY_SERVER) it also asks that server whether it is ready.
+With --server (or SKERRY_SERVER) it also asks that server whether it is ready. With --server-only it looks at
+nothing here: it asks the server what it finds of itself, which takes an administrator of the operators' tenant.
 
 Exit code: 0 when a server could serve, 1 when there is a problem.`,
 		Example: "  sudo skerry doctor\n  sudo skerry doctor --config /etc/skerry.yaml --server http://127.0.0.1:8080\n" +
+			"  skerry doctor --server https://skerry.example.com --server-only\n" +
 			"  sudo skerry doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .fix'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,5 +53,5 @@ Exit code: 0 when a server could serve, 1 when there is a problem.`,
 		},
 	}
 	configFlags(cmd, &file, &flags)
-	return cmd
+	return cmd, append(slices.Sorted(maps.Keys(flagFields(&flags))), "config")
 }

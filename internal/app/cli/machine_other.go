@@ -15,8 +15,15 @@ func newServe() *cobra.Command { return onLinux("serve", "Start the server") }
 
 func newDemo(*client.Client) *cobra.Command { return onLinux("demo", "Show what a server does") }
 
-func newDoctor(*client.Client) *cobra.Command {
-	return onLinux("doctor", "Say what is wrong with this machine or its configuration")
+func newLocalDoctor(*client.Client) (cmd *cobra.Command, settings []string) {
+	return &cobra.Command{
+		Use: "doctor", Short: "Say what a server finds wrong with itself (of this machine on Linux only)", Args: cobra.NoArgs,
+		Long: "With --server-only it asks a server what it finds of itself, which takes an administrator of the operators' tenant.\n" +
+			"To look at the machine of a server, run it there.\n\nExit code: 0 when the server serves, 1 when there is a problem.",
+		RunE: func(*cobra.Command, []string) error {
+			return exit.With(exit.Usage, "doctor looks at a machine on Linux only. Run it on the server's machine, or ask the server: --server-only")
+		},
+	}, nil
 }
 
 func newTemplatesPool() *cobra.Command {

@@ -113,10 +113,9 @@ func (o *doctorOutput) lines(lines []doctor.Line) {
 	}
 	for _, l := range lines {
 		l = o.clean(l)
-		fmt.Fprintf(o.w, "%-8s %s: %s\n", l.State, strings.TrimSpace(l.Check+" "+l.Name), l.Detail)
+		output.Finding(o.w, string(l.State), strings.TrimSpace(l.Check+" "+l.Name), l.Detail, l.Fix)
 		if l.Fix != "" {
 			o.fixes++
-			fmt.Fprintf(o.w, "         -> %s\n", l.Fix)
 		}
 	}
 }

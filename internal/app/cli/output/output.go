@@ -164,6 +164,14 @@ func Cell(item map[string]any, path string) string {
 	return text
 }
 
+// Finding prints how one thing is, and what to do about it unless fix is empty.
+func Finding(w io.Writer, state, what, detail, fix string) {
+	fmt.Fprintf(w, "%-8s %s: %s\n", state, what, detail)
+	if fix != "" {
+		fmt.Fprintf(w, "         -> %s\n", fix)
+	}
+}
+
 // Count says how many there are: "1 tool", "2 tools".
 func Count(n int, what string) string {
 	if n == 1 {
