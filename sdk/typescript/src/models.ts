@@ -52,6 +52,11 @@ export interface Sandbox {
   idle_timeout_s: number;
   /** Milliseconds */
   timings_ms: { queue: number; create: number; ready: number };
+  /**
+   * Names of the variables that each exec has from the template and from PUT …/sandbox, where one thread is
+   * asked for; of a hibernated sandbox without those of its template
+   */
+  env_names?: string[];
 }
 
 /** A kind of sandbox. */
