@@ -103,6 +103,66 @@ describe("threads of a tenant", () => {
     }, { path: "/ui/threads" }));
 });
 
+describe("usage", () => {
+  /** A row of the list, by the thread's name. */
+  const row = (page, name) => list(page).getByRole("row").filter({ hasText: name });
+
+  // Files are measured when a sandbox has ended.
+  const hibernated = async (key, thread, execs) => {
+    await api("POST", `/api/threads/${thread}/sandbox/hibernate`, { key, body: { force: true } });
+    for (let i = 0; i < 100; i++) {
+      const { usage } = await api("GET", `/api/threads/${thread}`, { key });
+      if (usage?.disk_bytes >= 1024 * 1024 && usage.execs >= execs) return usage;
+      await new Promise((done) => setTimeout(done, 100));
+    }
+    assert.fail(`${thread} was not measured`);
+  };
+
+  before(async () => {
+    await api("POST", `/api/threads/${hers}/exec`, { key: agentKey, body: { command: "head -c 3145728 /dev/urandom >/mnt/user-data/workspace/large" } });
+    await exec(mine, "head -c 1572864 /dev/urandom >/mnt/user-data/workspace/large");
+    const [large, small] = await Promise.all([hibernated(agentKey, hers, 2), hibernated(undefined, mine, 2)]);
+    assert.ok(large.disk_bytes > small.disk_bytes);
+  });
+
+  test("an administrator finds the largest threads of the tenant, and the address keeps order and size", () =>
+    inside(async (page) => {
+      await page.getByLabel("Order").selectOption({ label: "Largest files first" });
+      await page.getByLabel("Size of the files").selectOption({ label: "1.0 MiB and more" });
+      await row(page, hers).getByText(/^3\.0 MiB/).waitFor();
+      await row(page, mine).getByText(/^1\.5 MiB/).waitFor();
+      const names = await list(page).locator(".grid-body .cell-thread").allInnerTexts();
+      assert.ok(names.indexOf(hers) < names.indexOf(mine), names.join(" "));
+      const address = new URL(page.url());
+      assert.deepEqual(["sort", "disk"].map((n) => address.searchParams.get(n)), ["disk_bytes", "1"]);
+      await page.reload();
+      await row(page, hers).getByText(/· \d+ execs/).waitFor();
+      assert.equal(await page.getByLabel("Order").inputValue(), "disk_bytes");
+      await page.getByLabel("Size of the files").selectOption({ label: "10.0 GiB and more" });
+      await page.getByText("No thread fits these filters").waitFor();
+    }, { path: "/ui/threads" }));
+
+  test("an agent sees its own usage alone, and the thread's page shows it", () =>
+    inside(async (page) => {
+      await row(page, hers).getByText(/^3\.0 MiB/).waitFor();
+      assert.equal(await list(page).getByText(mine).count(), 0);
+      await page.getByRole("link", { name: hers }).click();
+      await page.locator(".facts").getByText("Used so far").waitFor();
+      await page.locator(".facts").getByText(/\d+ execs in \d/).waitFor();
+    }, { key: agentKey, path: "/ui/threads?sort=disk_bytes" }));
+
+  test("another tenant sees none of it", () =>
+    inside(async (page) => {
+      await page.getByText("No thread fits these filters").waitFor();
+      assert.equal(await page.getByText("MiB", { exact: false }).filter({ hasText: "exec" }).count(), 0);
+    }, { key: otherTenantKey, path: "/ui/threads?sort=disk_bytes&user=*" }));
+
+  test("axe finds nothing, and nothing is wider than the page", async () => {
+    const found = await looksGood({ usage: ["/ui/threads?sort=disk_bytes&disk=1", (p) => row(p, hers).waitFor()] });
+    assert.deepEqual(found, []);
+  });
+});
+
 describe("processes", () => {
   test("a running command is seen with what it uses, and is ended", async () => {
     const busy = exec(mine, "exec -a 'busy <b>loop</b>' python3 -c 'while True: pass'", { timeout_s: 60 }).catch((e) => e);

@@ -56,7 +56,8 @@ var table = []row{
 	{"internal/instance/load", "driver execution instance limits sandbox", "it watches instances; what ends one is behind an interface that it declares"},
 	{"internal/instance/pool", "audit driver instance instance/capacity instance/hooks observe/metrics ownership/ownerrecord sandbox store workspace workspace/filesync", "it keeps what waits for threads, which the hooks make; what claims one, others know"},
 	{"internal/instance/savedspec", "platform/lockedfile sandbox", "it reads and writes one kind of file"},
-	{"internal/instance/lifecycle", "audit driver instance instance/capacity instance/hooks instance/pool instance/savedspec limits observe/metrics ownership platform/deadline sandbox store workspace/copies workspace/threads", "slots, pauses and ends of instances; it starts none"},
+	{"internal/instance/lifecycle", "audit driver instance instance/capacity instance/hooks instance/pool instance/savedspec instance/usage limits observe/metrics ownership platform/deadline sandbox workspace/copies workspace/threads", "slots, pauses and ends of instances; it starts none"},
+	{"internal/instance/usage", "instance platform/deadline sandbox store workspace", "it writes what threads use; when a sandbox ends, others know"},
 	{"internal/instance/start", "audit driver execution instance instance/capacity instance/hooks instance/lifecycle instance/pool ownership ownership/drain policy sandbox skills/mounted store workspace workspace/copies workspace/threads workspace/volumes", "it starts instances with the hooks; what runs in them, others know"},
 
 	{"internal/ownership/ownerrecord", "sandbox platform/lockedfile", "who holds a thread is text in files"},
@@ -67,7 +68,7 @@ var table = []row{
 	{"internal/ownership/placement", "execution instance instance/lifecycle ownership ownership/drain sandbox", "which server answers; it starts nothing"},
 	{"internal/ownership/recovery", "audit driver execution execution/contexts instance instance/capacity instance/hooks instance/lifecycle instance/pool instance/savedspec limits observe/metrics ownership ownership/ownerrecord platform/deadline sandbox workspace/copies workspace/volumes platform/every", "it adopts and removes what others left behind"},
 
-	{"internal/orchestrator", "audit driver execution execution/contexts execution/rootfs execution/run instance instance/capacity instance/hooks instance/lifecycle instance/load instance/pool instance/savedspec instance/start limits observe/metrics observe/tracing ownership ownership/drain ownership/ownerrecord ownership/placement ownership/recovery platform/deadline prompt sandbox sandboxapi/... skills skills/mounted store tools/activation tools/bridge tools/call tools/channels tools/codeapi tools/wrappers workspace workspace/copies workspace/files workspace/filesync workspace/paths workspace/quota workspace/snapshot workspace/threads workspace/volumes skills/upstream threadevents", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "audit driver execution execution/contexts execution/rootfs execution/run instance instance/capacity instance/hooks instance/lifecycle instance/load instance/pool instance/savedspec instance/start instance/usage limits observe/metrics observe/tracing ownership ownership/drain ownership/ownerrecord ownership/placement ownership/recovery platform/deadline prompt sandbox sandboxapi/... skills skills/mounted store tools/activation tools/bridge tools/call tools/channels tools/codeapi tools/wrappers workspace workspace/copies workspace/files workspace/filesync workspace/paths workspace/quota workspace/snapshot workspace/threads workspace/volumes skills/upstream threadevents", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/execution/contexts", "audit instance platform/deadline sandbox sandboxapi/...", "interpreters of a thread; sandboxes are behind an interface that it declares"},
 	{"internal/execution", "audit execution/contexts instance limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs, and what callers ask of them; it starts none"},
 	{"internal/execution/rootfs", "audit instance limits sandbox sandboxapi/... workspace/paths", "files that only a sandbox has; sandboxes are behind an interface that it declares"},
@@ -200,7 +201,8 @@ var table = []row{
 	{"internal/audit/signing", "audit/record platform/keyfile platform/lockedfile audit/verify", "keys and who is believed; the log itself knows only signatures"},
 	{"internal/audit/sink", "audit tools/egress sandbox platform/webhook", "a sink knows records and addresses"},
 
-	{"internal/store", "platform/lockedfile sandbox store/journal", "state stands below the use cases"},
+	{"internal/store", "platform/lockedfile sandbox store/journal store/threadscripts", "state stands below the use cases"},
+	{"internal/store/threadscripts", "sandbox", "scripts know keys as arguments, and no connection"},
 	{"internal/store/journal", "platform/lockedfile sandbox store/groupcommit", "it knows records, not what is in them"},
 	{"internal/store/groupcommit", "", "it knows files, not what is in them"},
 	{"internal/store/redistest", "", "it starts a Redis for tests"},

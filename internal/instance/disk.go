@@ -19,6 +19,7 @@ const (
 type disk struct {
 	mu        sync.Mutex
 	used      *sandbox.DiskUsage // nil: unknown
+	at        time.Time          // when they were measured, well or not
 	measuring bool
 	next      time.Time // before that they are not measured again
 }
@@ -38,8 +39,16 @@ func (d *disk) Used(measure func() (sandbox.DiskUsage, error)) *sandbox.DiskUsag
 	d.mu.Lock()
 	d.measuring = false
 	d.next = time.Now().Add(max(diskAge, diskShare*time.Since(began)))
+	d.at = began
 	if d.used = nil; err == nil {
 		d.used = &used
 	}
 	return d.used
+}
+
+// Last returns what the thread's files took when they were last measured, and when that was; nil: they could not be, or were not.
+func (d *disk) Last() (used *sandbox.DiskUsage, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.used, d.at
 }

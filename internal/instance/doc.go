@@ -21,5 +21,5 @@
 // and those of the slots and of the limits. So a claim of the pool and the end of an instance are one step.
 //
 // Life.mu is held for no longer than it takes to read or change a few fields; only Turn.mu is taken under it.
-// Saved.mu, Conn.mu, disk.mu, redaction.mu, Narrow.Mu and Retirements.mu are held alone.
+// Saved.mu, Used.mu, Conn.mu, disk.mu, redaction.mu, Narrow.Mu and Retirements.mu are held alone.
 package instance

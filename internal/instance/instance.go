@@ -32,6 +32,7 @@ type Instance struct {
 	ownership atomic.Pointer[ownership.Ownership]
 	Seat      Seat // what it counts against
 	Saved     Saved
+	Used      Used
 	Load      load
 	Disk      disk
 	Redaction redaction

@@ -24,6 +24,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
 	"github.com/skerry-sandbox/skerry/internal/instance/start"
+	"github.com/skerry-sandbox/skerry/internal/instance/usage"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
@@ -233,6 +234,7 @@ type parts struct {
 	recovery   *recovery.Recovery
 	reaper     *recovery.Reaper
 	settlement *recovery.Settlement
+	usage      *usage.Writer
 }
 
 // registries are what this server knows of its instances and of what runs in them. They call no other part.
@@ -397,15 +399,18 @@ func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 		Copies: r.copies, Reaper: r.reaper, Peers: r.peers, Places: r.places, Folders: r.folders, Records: r.owners.Book, Hooks: r.hooks,
 		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: r.wg,
 	})
+	r.usage = usage.New(r.ctx, usage.Options{
+		Store: o.Store, Meter: files.NewMeter(o.Storage.DataDir, r.folders), Folders: r.folders, Live: r.live, Log: o.Log, Group: r.wg,
+	})
 	watches := &files.Watches{}
 	var orders *lifecycle.Orders
 	var queue *lifecycle.Queue
 	orders, queue, r.teardown, r.Lifecycle = lifecycle.New(r.ctx, caps, lifecycle.Options{
 		Parts: lifecycle.Parts{
 			Live: r.live, Specs: r.Specs, Slots: r.places, Owners: r.owners, Copies: r.copies, Hooks: r.hooks, Pool: r.pool, Threads: r.threads, Watcher: watches,
-			Followers: o.Feeds, Retirements: r.retirements,
+			Followers: o.Feeds, Retirements: r.retirements, Usage: r.usage,
 		},
-		Driver: o.Driver, Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Limits: o.Limits, Templates: o.Templates, Default: o.Default,
+		Driver: o.Driver, Audit: o.Audit, Metrics: o.Metrics, Limits: o.Limits, Templates: o.Templates, Default: o.Default,
 		Bounds: o.Lifecycle, StartTime: o.StartTime, Log: o.Log, Group: r.wg,
 	})
 	r.renewal = ownership.NewRenewal(r.owners, r.teardown)
@@ -501,6 +506,7 @@ func (r *Orchestrator) Close(ctx context.Context) error {
 	r.stop()
 	r.wg.Wait()
 	r.pool.Empty()
+	r.usage.FlushAll(ctx)
 	for _, inst := range r.live.All() {
 		r.teardown.EndSeconds(inst)
 	}

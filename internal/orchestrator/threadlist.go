@@ -11,14 +11,14 @@ import (
 const (
 	// listLength is the length of a page of threads when none is asked for.
 	listLength = 100
-	// listStep is how many threads are read at once, and latestStep how many of a list by activity, each read of which costs
-	// the embedded state a sort. listScanned is how many one call looks at.
+	// listStep is how many threads are read at once, and sortedStep how many of a list by activity or size, each read of which
+	// costs the embedded state a sort. listScanned is how many one call looks at.
 	listStep    = 500
-	latestStep  = 5_000
+	sortedStep  = 5_000
 	listScanned = 10_000
 )
 
-// Threads lists threads. The size of each workspace is left out: it would cost a walk of every one. One call looks at
+// Threads lists threads. Each has the size that was last measured: a walk of every workspace would cost too much. One call looks at
 // no more than 10,000 threads: a page may be shorter than asked for, even empty, and have a next.
 func (u *Threads) Threads(ctx context.Context, c sandbox.Caller, f sandbox.ThreadFilter) (sandbox.ThreadList, error) {
 	list := sandbox.ThreadList{Items: []sandbox.ThreadView{}}
@@ -34,8 +34,8 @@ func (u *Threads) Threads(ctx context.Context, c sandbox.Caller, f sandbox.Threa
 	cursor := f.Cursor
 	for scanned := 0; scanned < listScanned; {
 		count := listStep
-		if f.Latest {
-			count = latestStep
+		if f.Latest || f.Largest {
+			count = sortedStep
 		}
 		if f.All() { // what is read is what is shown
 			count = min(count, f.Limit-len(list.Items))
@@ -69,7 +69,7 @@ func (u *Threads) Threads(ctx context.Context, c sandbox.Caller, f sandbox.Threa
 
 // threadQuery is what the store is asked for. Threads of others are for administrators.
 func threadQuery(c sandbox.Caller, f *sandbox.ThreadFilter) (store.ThreadQuery, error) {
-	q := store.ThreadQuery{Owner: c.Owner, Latest: f.Latest, From: f.ActiveAfter, To: f.ActiveBefore}
+	q := store.ThreadQuery{Owner: c.Owner, Latest: f.Latest, From: f.ActiveAfter, To: f.ActiveBefore, Largest: f.Largest, MinDisk: f.MinDisk}
 	f.Limit = cmp.Or(f.Limit, listLength)
 	switch {
 	case f.Limit < 0 || f.Limit > store.MaxThreads:
@@ -81,8 +81,8 @@ func threadQuery(c sandbox.Caller, f *sandbox.ThreadFilter) (store.ThreadQuery, 
 	case f.User != sandbox.AllUsers:
 		q.Owner.User = f.User
 		return q, sandbox.CheckOwnerName("user", f.User)
-	case !f.Latest:
-		return q, sandbox.InvalidField("sort", "the threads of all users are sorted by last_active_at")
+	case !f.Latest && !f.Largest:
+		return q, sandbox.InvalidField("sort", "the threads of all users are sorted by last_active_at or disk_bytes")
 	}
 	q.Owner.User = ""
 	return q, nil
@@ -98,8 +98,8 @@ type listedView struct {
 func (u *Threads) fitting(ctx context.Context, page []store.ListedThread, f *sandbox.ThreadFilter) ([]listedView, error) {
 	fitting := make([]listedView, 0, len(page))
 	for _, t := range page {
-		if f.Fits(&t.ThreadInfo) {
-			fitting = append(fitting, listedView{u.view(t.ThreadInfo), t.Cursor})
+		if f.Fits(&t.ThreadInfo, t.Used) {
+			fitting = append(fitting, listedView{u.view(t), t.Cursor})
 		}
 	}
 	if err := u.elsewhereViews(ctx, fitting); err != nil {

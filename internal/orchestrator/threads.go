@@ -49,11 +49,11 @@ func (u *Threads) Thread(ctx context.Context, c sandbox.Caller, id string) (sand
 	if err := u.threads.Exists(ctx, t); err != nil {
 		return sandbox.ThreadView{}, err
 	}
-	info, err := u.store.Thread(ctx, t)
+	known, err := u.store.UsedThread(ctx, t)
 	if err != nil {
 		return sandbox.ThreadView{}, err
 	}
-	view := u.view(info)
+	view := u.view(known)
 	if view.Sandbox != nil {
 		view.Sandbox.EnvNames = u.envNames(t)
 		if view.Sandbox.State == sandbox.Running {
@@ -73,13 +73,13 @@ func (u *Threads) Thread(ctx context.Context, c sandbox.Caller, id string) (sand
 	return view, err
 }
 
-func (u *Threads) view(info sandbox.ThreadInfo) sandbox.ThreadView {
-	info.Channels = nil // with the hashes of keys
-	v := sandbox.ThreadView{ThreadInfo: info}
-	if inst := u.live.Find(info.Thread); inst != nil {
+func (u *Threads) view(t store.ListedThread) sandbox.ThreadView {
+	v := sandbox.ThreadView{ThreadInfo: t.ThreadInfo, Usage: t.Used}
+	v.Channels = nil // with the hashes of keys
+	if inst := u.live.Find(t.Thread); inst != nil {
 		i := inst.Info()
 		v.Sandbox = &i
-	} else if saved := u.specs.Head(info.Thread); saved != nil {
+	} else if saved := u.specs.Head(t.Thread); saved != nil {
 		v.Sandbox = saved.Hibernated
 	}
 	return v

@@ -122,6 +122,15 @@ type DiskUsage struct {
 // ThreadView is a thread as the API shows it.
 type ThreadView struct {
 	ThreadInfo
-	Workspace DiskUsage `json:"workspace"`
-	Sandbox   *Info     `json:"sandbox,omitempty"`
+	Workspace DiskUsage    `json:"workspace" doc:"Measured for this answer; zeros in a list"`
+	Usage     *ThreadUsage `json:"usage,omitempty" doc:"As it was last written; absent when nothing was yet"`
+	Sandbox   *Info        `json:"sandbox,omitempty"`
+}
+
+// ThreadUsage is what a thread used, as its servers wrote it some time ago.
+type ThreadUsage struct {
+	DiskBytes   *int64     `json:"disk_bytes,omitempty" doc:"Of the thread's files at measured_at; absent when they were not measured yet"`
+	MeasuredAt  *time.Time `json:"measured_at,omitempty"`
+	Execs       int64      `json:"execs" doc:"Those that ended"`
+	ExecSeconds float64    `json:"exec_seconds" doc:"How long they took together"`
 }

@@ -19,8 +19,12 @@ type ThreadFilter struct {
 	ActiveAfter, ActiveBefore time.Time
 	// Latest sorts by the last activity, the latest first, instead of by id.
 	Latest bool
-	Limit  int
-	Cursor string
+	// Largest sorts by the size of the files, the largest first, and leaves out threads that were never measured. MinDisk is
+	// the least size, in bytes; 0: any.
+	Largest bool
+	MinDisk int64
+	Limit   int
+	Cursor  string
 }
 
 // ThreadList is a part of a list of threads.
@@ -30,13 +34,17 @@ type ThreadList struct {
 	Total int64  // how many threads the user or the tenant has, whatever the filter; of the first part only
 }
 
-// All reports whether every thread fits, but for its activity in a list that is Latest.
+// All reports whether every thread fits, but for its activity in a list that is Latest, and its size in one that is Largest.
 func (f *ThreadFilter) All() bool {
-	return len(f.Labels) == 0 && f.State == "" && f.Template == "" && f.Text == "" && (f.Latest || f.ActiveAfter.IsZero() && f.ActiveBefore.IsZero())
+	return len(f.Labels) == 0 && f.State == "" && f.Template == "" && f.Text == "" && (f.Latest || f.ActiveAfter.IsZero() && f.ActiveBefore.IsZero()) &&
+		(f.Largest || f.MinDisk == 0)
 }
 
-// Fits reports whether what is remembered of a thread fits.
-func (f *ThreadFilter) Fits(t *ThreadInfo) bool {
+// Fits reports whether what is remembered of a thread fits. used is nil when nothing is known.
+func (f *ThreadFilter) Fits(t *ThreadInfo, used *ThreadUsage) bool {
+	if f.MinDisk > 0 && (used == nil || used.DiskBytes == nil || *used.DiskBytes < f.MinDisk) {
+		return false
+	}
 	for k, v := range f.Labels {
 		if got, ok := t.Labels[k]; !ok || got != v {
 			return false

@@ -145,5 +145,7 @@ func (e *embedded) load(en journal.Entry) {
 	if en.Index != "" {
 		_, _ = e.mini.ZAdd(en.Index, 0, en.Field) // fails only on a key of another type
 		e.loadActivity(en)
+		return
 	}
+	e.loadDisk(en)
 }

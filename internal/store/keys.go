@@ -16,6 +16,9 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:active:U                      zset    -        thread ids, score the last activity in Unix ms; the LastActiveAt of the thread's record
 //	skerry:{T}:active                        zset    -        U:THREAD, the same of all threads of the tenant; likewise
 //	skerry:{T}:active:                       string  -        1: both have the threads that were there before servers kept them; the next list
+//	skerry:{T}:thread-usage:U                hash    -        durable. thread id -> JSON of execs, exec_ms, disk_bytes, measured_at, and the last writer and batch; nothing: it begins anew
+//	skerry:{T}:disk:U                        zset    -        ids of threads that were measured, score the bytes of their files; the hash above
+//	skerry:{T}:disk                          zset    -        U:THREAD, the same of all threads of the tenant; likewise
 //	skerry:{T}:sandbox:U:THREAD              hash    -        id, record (JSON of SandboxRecord); the labels of the driver
 //	skerry:{T}:lease:U:THREAD                hash    lease    owner, token, state (own, deleting); taken again by the server that runs the sandbox
 //	skerry:{T}:fence                         string  -        last fencing token; the clock (tokens are at least its microseconds)
@@ -81,6 +84,15 @@ func tenantActiveKey(tenant string) string { return "skerry:{" + tenant + "}:act
 
 // activeBuiltKey is that of a user without a name, which nobody has.
 func activeBuiltKey(tenant string) string { return tenantActiveKey(tenant) + ":" }
+
+// threadUsageInfix stands between a tenant and a user.
+const threadUsageInfix = "}:thread-usage:"
+
+func threadUsageKey(o sandbox.Owner) string { return "skerry:{" + o.Tenant + threadUsageInfix + o.User }
+
+func diskKey(o sandbox.Owner) string { return tenantDiskKey(o.Tenant) + ":" + o.User }
+
+func tenantDiskKey(tenant string) string { return "skerry:{" + tenant + "}:disk" }
 
 func sandboxKey(t sandbox.Thread) string {
 	return "skerry:{" + t.Tenant + "}:sandbox:" + t.User + ":" + t.ID

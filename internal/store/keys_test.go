@@ -19,6 +19,7 @@ func TestKeysAreListed(t *testing.T) {
 	thread := sandbox.Thread{Owner: o, ID: "THREAD"}
 	made := map[string]string{
 		"threadsKey": threadsKey(o), "threadIndexKey": threadIndexKey(o), "activeKey": activeKey(o), "tenantActiveKey": tenantActiveKey("T"), "activeBuiltKey": activeBuiltKey("T"), "sandboxKey": sandboxKey(thread),
+		"threadUsageKey": threadUsageKey(o), "diskKey": diskKey(o), "tenantDiskKey": tenantDiskKey("T"),
 		"leaseKey": leaseKey(thread), "fenceKey": fenceKey("T"), "tenantKeysKey": tenantKeysKey("T"), "tenantSecretsKey": tenantSecretsKey("T"), "secretUsesKey": secretUsesKey("T"),
 		"pinnedServersKey": pinnedServersKey, "packKeysKey": packKeysKey, "toolPinsKey": pinnedServersKey + ":ID", "packStreamsKey": packStreamsKey, "packLeasesKey": packLeasesKey, "packEpochKey": packEpochKey, "skillStreamsKey": skillStreamsKey("REPLICA"), "secretTenantsKey": secretTenantsKey, "secretVersionKey": secretVersionKey,
 		"keyUsesKey": keyUsesKey("T"), "keyHashesKey": keyHashesKey, "keysChannel": keysChannel, "uidKey": uidKey, "poolKey": poolKey("TEMPLATE"),

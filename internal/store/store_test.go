@@ -46,7 +46,7 @@ func open(t *testing.T, o Options) *Store {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(*testing.T, *Store){
-		"Threads": testThreads, "Latest": testLatest, "ThreadPages": testThreadPages, "ThreadRace": testThreadRace, "ToolPinRace": testToolPinRace, "ToolPinsLeft": testToolPinsLeft, "Reseal": testReseal, "KeyUsedLate": testKeyUsedLate, "SecretUsed": testSecretUsed, "Touch": testTouch, "UID": testUID,
+		"Threads": testThreads, "Latest": testLatest, "ThreadPages": testThreadPages, "ThreadRace": testThreadRace, "ToolPinRace": testToolPinRace, "ToolPinsLeft": testToolPinsLeft, "Reseal": testReseal, "KeyUsedLate": testKeyUsedLate, "SecretUsed": testSecretUsed, "Touch": testTouch, "Usage": testUsage, "UsageRace": testUsageRace, "Largest": testLargest, "UID": testUID,
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "RenewLeases": testRenewLeases, "AnswersOfAnOwner": testAnswersOfAnOwner, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"WatchKeys":     testWatchKeys,

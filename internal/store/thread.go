@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store/threadscripts"
 )
 
 // threadRecords are the threads of owners.
@@ -43,55 +44,59 @@ func (s threadRecords) ChangeThread(ctx context.Context, t sandbox.Thread, chang
 
 // Thread returns what is remembered of a thread, or NotFound.
 func (s threadRecords) Thread(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error) {
+	l, err := s.UsedThread(ctx, t)
+	return l.ThreadInfo, err
+}
+
+// UsedThread returns what is remembered of a thread, with what it used, or NotFound.
+func (s threadRecords) UsedThread(ctx context.Context, t sandbox.Thread) (l ListedThread, err error) {
 	if err := checkThread(t); err != nil {
-		return sandbox.ThreadInfo{}, err
+		return l, err
 	}
 	ctx, cancel := deadline(ctx)
 	defer cancel()
-	var record *redis.StringCmd
+	var record, usage *redis.StringCmd
 	var active *redis.FloatCmd
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		record = p.HGet(ctx, threadsKey(t.Owner), t.ID)
+	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		record, usage = p.HGet(ctx, threadsKey(t.Owner), t.ID), p.HGet(ctx, threadUsageKey(t.Owner), t.ID)
 		active = p.ZScore(ctx, activeKey(t.Owner), t.ID)
 		return nil
 	})
 	switch {
 	case isNil(record.Err()):
-		return sandbox.ThreadInfo{}, sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
+		return l, sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
 	case err != nil && !isNil(err):
-		return sandbox.ThreadInfo{}, failure(err)
+		return l, failure(err)
 	}
-	return threadInfo(record.Val(), int64(active.Val()))
+	l.Used = threadscripts.Usage(usage.Val())
+	l.ThreadInfo, err = threadInfo(record.Val(), int64(active.Val()))
+	return l, err
 }
 
-// DeleteThread forgets a thread. A missing one is no error. It is durable. The thread's
+// DeleteThread forgets a thread with what it used. A missing one is no error. It is durable. The thread's
 // sandbox record and lease stay.
 func (s threadRecords) DeleteThread(ctx context.Context, t sandbox.Thread) error {
 	if err := checkThread(t); err != nil {
 		return err
 	}
-	if err := s.remove(ctx, threadPlace(t)); err != nil {
-		return err
+	for _, p := range []place{threadPlace(t), {key: threadUsageKey(t.Owner), field: t.ID}} { // in this order: a thread without a record uses nothing
+		if err := s.remove(ctx, p); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZRem(ctx, activeKey(t.Owner), t.ID)
-		p.ZRem(ctx, tenantActiveKey(t.Tenant), activeMember(t))
+		for _, key := range []string{activeKey(t.Owner), diskKey(t.Owner)} {
+			p.ZRem(ctx, key, t.ID)
+		}
+		for _, key := range []string{tenantActiveKey(t.Tenant), tenantDiskKey(t.Tenant)} {
+			p.ZRem(ctx, key, activeMember(t))
+		}
 		return nil
 	})
 	return failure(err)
 }
-
-// touchScript notes when a thread was active, for lists of its owner and of its tenant. With NX a time that is known stays.
-var touchScript = redis.NewScript(`
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
-if ARGV[4] == 'NX' then
-  redis.call('ZADD', KEYS[2], 'NX', ARGV[3], ARGV[1])
-  return redis.call('ZADD', KEYS[3], 'NX', ARGV[3], ARGV[2])
-end
-redis.call('ZADD', KEYS[2], ARGV[3], ARGV[1])
-return redis.call('ZADD', KEYS[3], ARGV[3], ARGV[2])`)
 
 // TouchThread notes that the thread was active at a time. It is cheap, and forgotten by a restart in
 // embedded mode. A thread that is not there stays away.
@@ -102,16 +107,15 @@ func (s threadRecords) TouchThread(ctx context.Context, t sandbox.Thread, at tim
 	return s.noteActivity(ctx, t, at, false)
 }
 
-// noteActivity notes when a thread was active. first: a time that is known stays.
+// noteActivity notes when a thread was active. first: it was just made; a time that is known stays.
 func (s threadRecords) noteActivity(ctx context.Context, t sandbox.Thread, at time.Time, first bool) error {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	mode := ""
 	if first {
-		mode = "NX"
+		mode = "new"
 	}
-	keys := []string{threadsKey(t.Owner), activeKey(t.Owner), tenantActiveKey(t.Tenant)}
-	return failure(touchScript.Run(ctx, s.rdb, keys, t.ID, activeMember(t), at.UnixMilli(), mode).Err())
+	return failure(threadscripts.Touch.Run(ctx, s.rdb, touchedKeys(t), t.ID, activeMember(t), at.UnixMilli(), mode, "").Err())
 }
 
 var errShape = sandbox.Errorf(sandbox.Internal, "the state store sent an answer of the wrong shape")

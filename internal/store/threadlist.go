@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/journal"
+	"github.com/skerry-sandbox/skerry/internal/store/threadscripts"
 )
 
 // MaxThreads is the longest page of threads.
@@ -17,62 +19,26 @@ const MaxThreads = 1000
 
 // ThreadQuery says which threads are listed, and in which order.
 type ThreadQuery struct {
-	Owner sandbox.Owner // without a user: all of the tenant, which needs Latest
+	Owner sandbox.Owner // without a user: all of the tenant, which needs Latest or Largest
 	// Latest lists by the last activity, the latest first, instead of by id.
 	Latest bool
 	// From and To bound the last activity of a list that is Latest; zero: they do not.
 	From, To time.Time
+	// Largest lists by the size of the files, the largest first, threads that were measured and have MinDisk bytes. Threads
+	// whose size changes while a list is read may be in it twice, or be left out.
+	Largest bool
+	MinDisk int64
 }
 
 // ListedThread is a thread of a list.
 type ListedThread struct {
 	sandbox.ThreadInfo
-	Cursor string // the list goes on behind it
+	Used   *sandbox.ThreadUsage // nil: nothing is known
+	Cursor string               // the list goes on behind it
 }
 
 // activeMember names a thread among those of its tenant.
 func activeMember(t sandbox.Thread) string { return t.User + ":" + t.ID }
-
-// threadsScript answers three lists of the same length: ids, records, times of activity. What is
-// missing is an empty string.
-var threadsScript = redis.NewScript(`
-local ids = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], '+', 'LIMIT', 0, ARGV[2])
-if #ids == 0 then return {{}, {}, {}} end
-local records = redis.call('HMGET', KEYS[2], unpack(ids))
-local active = {}
-for i = 1, #ids do
-  if not records[i] then records[i] = '' end
-  active[i] = redis.call('ZSCORE', KEYS[3], ids[i]) or ''
-end
-return {ids, records, active}`)
-
-// latestScript answers the members behind a place, the one with the highest score first, and their scores. The place is
-// ARGV[1] and ARGV[2], a score and a member, which may have moved or gone since; without a member it is the highest
-// score that is wanted, or nothing.
-var latestScript = redis.NewScript(`
-local from = 0
-if ARGV[2] ~= '' then
-  local now = redis.call('ZSCORE', KEYS[1], ARGV[2])
-  if now and tonumber(now) == tonumber(ARGV[1]) then
-    from = redis.call('ZREVRANK', KEYS[1], ARGV[2]) + 1
-  else
-    from = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[1], '+inf')
-    local to = from + redis.call('ZCOUNT', KEYS[1], ARGV[1], ARGV[1])
-    while from < to do
-      local mid = math.floor((from + to) / 2)
-      if redis.call('ZREVRANGE', KEYS[1], mid, mid)[1] >= ARGV[2] then from = mid + 1 else to = mid end
-    end
-  end
-elseif ARGV[1] ~= '' then
-  from = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[1], '+inf')
-end
-local rows = redis.call('ZREVRANGE', KEYS[1], from, from + ARGV[3] - 1, 'WITHSCORES')
-local members, scores = {}, {}
-for i = 1, #rows, 2 do
-  members[#members + 1] = rows[i]
-  scores[#scores + 1] = rows[i + 1]
-end
-return {members, scores}`)
 
 // ThreadPage reads the next threads of a list, count of them at most. cursor is "" or that of a thread. next is the cursor
 // behind the page, "" at the end of the list. A page may be shorter than count, even empty, and have a next.
@@ -84,7 +50,9 @@ func (s threadRecords) ThreadPage(ctx context.Context, q ThreadQuery, cursor str
 		if err := s.buildActivity(ctx, q.Owner.Tenant); err != nil {
 			return nil, "", err
 		}
-		return s.latest(ctx, q, cursor, count)
+	}
+	if q.scored() {
+		return s.highest(ctx, q, cursor, count)
 	}
 	if cursor != "" && sandbox.CheckThreadID(cursor) != nil {
 		return nil, "", errCursor
@@ -95,11 +63,12 @@ func (s threadRecords) ThreadPage(ctx context.Context, q ThreadQuery, cursor str
 	if cursor != "" {
 		from = "(" + cursor
 	}
-	lists, err := threadsScript.Run(ctx, s.rdb, []string{threadIndexKey(q.Owner), threadsKey(q.Owner), activeKey(q.Owner)}, from, count+1).Slice()
+	keys := []string{threadIndexKey(q.Owner), threadsKey(q.Owner), activeKey(q.Owner), threadUsageKey(q.Owner)}
+	lists, err := threadscripts.Page.Run(ctx, s.rdb, keys, from, count+1).Slice()
 	if err != nil {
 		return nil, "", failure(err)
 	}
-	var cols [3][]string
+	var cols [4][]string
 	for i := range cols {
 		if cols[i], err = stringList(lists, i); err != nil {
 			return nil, "", err
@@ -114,7 +83,7 @@ func (s threadRecords) ThreadPage(ctx context.Context, q ThreadQuery, cursor str
 		if err != nil {
 			return nil, "", err
 		}
-		page = append(page, ListedThread{ThreadInfo: info, Cursor: info.ID})
+		page = append(page, ListedThread{ThreadInfo: info, Used: threadscripts.Usage(cols[3][i]), Cursor: info.ID})
 	}
 	if len(cols[0]) > n {
 		next = cols[0][n-1]
@@ -124,8 +93,27 @@ func (s threadRecords) ThreadPage(ctx context.Context, q ThreadQuery, cursor str
 
 var errCursor = sandbox.Errorf(sandbox.Invalid, "cursor: use next_cursor of an earlier answer")
 
+// scored reports whether a list has the order of a sorted set.
+func (q ThreadQuery) scored() bool { return q.Latest || q.Largest }
+
+// set returns the sorted set of a list, and the least score that is wanted.
+func (q ThreadQuery) set() (key string, least int64) {
+	switch {
+	case q.Largest && q.Owner.User == "":
+		return tenantDiskKey(q.Owner.Tenant), q.MinDisk
+	case q.Largest:
+		return diskKey(q.Owner), q.MinDisk
+	case !q.From.IsZero():
+		least = q.From.UnixMilli()
+	}
+	if q.Owner.User == "" {
+		return tenantActiveKey(q.Owner.Tenant), least
+	}
+	return activeKey(q.Owner), least
+}
+
 func (q ThreadQuery) check() error {
-	if q.Owner.User == "" && q.Latest {
+	if q.Owner.User == "" && q.scored() {
 		return sandbox.CheckOwnerName("tenant", q.Owner.Tenant)
 	}
 	return checkOwner(q.Owner)
@@ -149,19 +137,16 @@ func (s threadRecords) ThreadCount(ctx context.Context, o sandbox.Owner) (int64,
 	return n, failure(err)
 }
 
-// latest is ThreadPage for a list by activity. A cursor is the time in ms, a dot, and the member of the list.
-func (s threadRecords) latest(ctx context.Context, q ThreadQuery, cursor string, count int) (page []ListedThread, next string, err error) {
+// highest is ThreadPage for a list by activity or size. A cursor is the score, a dot, and the member of the list.
+func (s threadRecords) highest(ctx context.Context, q ThreadQuery, cursor string, count int) (page []ListedThread, next string, err error) {
 	at, member, err := q.place(cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	ctx, cancel := deadline(ctx)
 	defer cancel()
-	key := tenantActiveKey(q.Owner.Tenant)
-	if q.Owner.User != "" {
-		key = activeKey(q.Owner)
-	}
-	lists, err := latestScript.Run(ctx, s.rdb, []string{key}, at, member, count+1).Slice()
+	key, least := q.set()
+	lists, err := threadscripts.Highest.Run(ctx, s.rdb, []string{key}, at, member, count+1).Slice()
 	if err != nil {
 		return nil, "", failure(err)
 	}
@@ -175,8 +160,8 @@ func (s threadRecords) latest(ctx context.Context, q ThreadQuery, cursor string,
 	}
 	found := make([]ListedThread, 0, count)
 	for i, m := range members {
-		ms := score(scores[i])
-		if !q.From.IsZero() && ms < q.From.UnixMilli() {
+		n := score(scores[i])
+		if n < least {
 			break
 		}
 		if i == count {
@@ -187,16 +172,20 @@ func (s threadRecords) latest(ctx context.Context, q ThreadQuery, cursor string,
 		if q.Owner.User == "" {
 			t.User, t.ID, _ = strings.Cut(m, ":")
 		}
-		found = append(found, ListedThread{ThreadInfo: sandbox.ThreadInfo{Thread: t, LastActiveAt: time.UnixMilli(ms)}, Cursor: strconv.FormatInt(ms, 10) + "." + m})
+		info := sandbox.ThreadInfo{Thread: t}
+		if q.Latest {
+			info.LastActiveAt = time.UnixMilli(n)
+		}
+		found = append(found, ListedThread{ThreadInfo: info, Cursor: strconv.FormatInt(n, 10) + "." + m})
 	}
 	page, err = s.readListed(ctx, found)
 	return page, next, err
 }
 
-// place is where a list by activity goes on: behind a time and a member of it, or at a time.
+// place is where a list by activity or size goes on: behind a score and a member of it, or at a time.
 func (q ThreadQuery) place(cursor string) (at, member string, err error) {
 	if cursor == "" {
-		if !q.To.IsZero() {
+		if q.Latest && !q.To.IsZero() {
 			at = strconv.FormatInt(q.To.UnixMilli(), 10)
 		}
 		return at, "", nil
@@ -213,7 +202,8 @@ func (q ThreadQuery) place(cursor string) (at, member string, err error) {
 	return strconv.FormatInt(ms, 10), member, nil
 }
 
-// readListed reads the records of listed threads, of each user at once. Those that are gone are left out.
+// readListed reads the records of listed threads, of each user at once, with when they were active where that is not known.
+// Those that are gone are left out.
 func (s threadRecords) readListed(ctx context.Context, found []ListedThread) ([]ListedThread, error) {
 	users := map[sandbox.Owner][]int{}
 	for i, t := range found {
@@ -222,32 +212,42 @@ func (s threadRecords) readListed(ctx context.Context, found []ListedThread) ([]
 	if len(users) == 0 {
 		return nil, nil
 	}
-	read := map[sandbox.Owner]*redis.SliceCmd{}
+	records, usage, active := map[sandbox.Owner]*redis.SliceCmd{}, map[sandbox.Owner]*redis.SliceCmd{}, make([]*redis.FloatCmd, len(found))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for o, at := range users {
 			ids := make([]string, len(at))
 			for n, i := range at {
 				ids[n] = found[i].ID
+				if found[i].LastActiveAt.IsZero() {
+					active[i] = p.ZScore(ctx, activeKey(o), found[i].ID)
+				}
 			}
-			read[o] = p.HMGet(ctx, threadsKey(o), ids...)
+			records[o], usage[o] = p.HMGet(ctx, threadsKey(o), ids...), p.HMGet(ctx, threadUsageKey(o), ids...)
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !isNil(err) {
 		return nil, failure(err)
 	}
 	kept := make([]bool, len(found))
 	for o, at := range users {
-		for n, record := range read[o].Val() {
-			text, ok := record.(string)
+		if err := errors.Join(records[o].Err(), usage[o].Err()); err != nil {
+			return nil, failure(err)
+		}
+		for n, i := range at {
+			text, ok := records[o].Val()[n].(string)
 			if !ok {
 				continue
 			}
-			i := at[n]
-			if found[i].ThreadInfo, err = threadInfo(text, found[i].LastActiveAt.UnixMilli()); err != nil {
+			at := found[i].LastActiveAt.UnixMilli()
+			if active[i] != nil {
+				at = int64(active[i].Val())
+			}
+			if found[i].ThreadInfo, err = threadInfo(text, at); err != nil {
 				return nil, err
 			}
-			kept[i] = true
+			text, _ = usage[o].Val()[n].(string)
+			found[i].Used, kept[i] = threadscripts.Usage(text), true
 		}
 	}
 	page := found[:0]
@@ -259,7 +259,7 @@ func (s threadRecords) readListed(ctx context.Context, found []ListedThread) ([]
 	return page, nil
 }
 
-// score reads a time of activity; 0: there is none.
+// score reads a time of activity, or a size; 0: there is none.
 func score(text string) int64 {
 	ms, err := strconv.ParseFloat(text, 64)
 	if err != nil || ms < 0 || ms > 1<<52 {

@@ -365,6 +365,15 @@ func TestPages(t *testing.T) {
 	if !slices.Equal(got, []string{"a", "b", "c"}) || s.requests[0].URL.Query().Get("label") != "k=v" || s.requests[1].URL.Query().Get("cursor") != "n" {
 		t.Errorf("%v %v", got, s.requests[1].URL)
 	}
+	c, s = scripted(t, skerry.Options{}, says(200, `{"items":[{"thread_id":"a","usage":{"disk_bytes":7,"measured_at":"2026-01-02T03:04:05Z","execs":2,"exec_seconds":1.5}}]}`))
+	for i, err := range c.Threads(t.Context(), skerry.ThreadFilter{User: "*", Largest: true, MinDiskMiB: 100}) {
+		if err != nil || *i.Usage.DiskBytes != 7 || i.Usage.Execs != 2 {
+			t.Errorf("%+v, %v", i, err)
+		}
+	}
+	if q := s.requests[0].URL.Query(); q.Get("sort") != "disk_bytes" || q.Get("min_disk_mib") != "100" || q.Get("user") != "*" {
+		t.Errorf("%v", q)
+	}
 }
 
 // TestSearchTools: what a query says arrives, what it leaves out does not, and what is only named comes back.

@@ -103,6 +103,11 @@ type ThreadFilter struct {
 	ActiveAfter, ActiveBefore time.Time
 	// Latest sorts by the last activity, the latest first, instead of by id. Threads of all users are sorted so.
 	Latest bool
+	// Largest sorts by the size of the files when they were last measured, the largest first, and leaves out threads that were
+	// never measured.
+	Largest bool
+	// MinDiskMiB is the least size of the files when they were last measured; 0: any.
+	MinDiskMiB int64
 }
 
 // Threads returns threads, the caller's unless the filter has another user.
@@ -120,8 +125,14 @@ func (c *Client) Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadIn
 			q.Set(name, at.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	if f.Latest {
+	switch {
+	case f.Largest:
+		q.Set("sort", "disk_bytes")
+	case f.Latest:
 		q.Set("sort", "last_active_at")
+	}
+	if f.MinDiskMiB != 0 {
+		q.Set("min_disk_mib", strconv.FormatInt(f.MinDiskMiB, 10))
 	}
 	return pages[ThreadInfo](ctx, c, "/api/threads", q)
 }

@@ -62,7 +62,13 @@ func TestThreads(t *testing.T) {
 	if f := w.filter; f.User != "ann" || !f.Latest {
 		t.Errorf("filter %+v", f)
 	}
-	wantProblem(t, send(h, "GET", "/api/threads?sort=usage", ""), http.StatusBadRequest, "invalid")
+	decodeBody(t, send(h, "GET", "/api/threads?user=*&sort=disk_bytes&min_disk_mib=1073741824", ""))
+	if f := w.filter; f.Latest || !f.Largest || f.MinDisk != 1<<50 {
+		t.Errorf("filter %+v", f)
+	}
+	for _, bad := range []string{"sort=usage", "min_disk_mib=-1", "min_disk_mib=1.5", "min_disk_mib=1073741825", "min_disk_mib=much"} {
+		wantProblem(t, send(h, "GET", "/api/threads?"+bad, ""), http.StatusBadRequest, "invalid")
+	}
 	if m := decodeBody(t, send(h, "GET", "/api/threads/t1/sandbox/metrics", "")); m["cpu_ms"] != 1500.0 || m["memory_limit_bytes"] != float64(1<<30) || m["pids"] != 3.0 || m["disk"].(map[string]any)["bytes"] != float64(5<<20) || m["disk"].(map[string]any)["limit_bytes"] != float64(2<<30) {
 		t.Errorf("metrics %v", m)
 	}

@@ -30,8 +30,9 @@ const (
 var clientModelTable = []clientModel{
 	{
 		schema: "Thread", name: "ThreadInfo", is: "is a thread as the server knows it.",
-		fields: "thread_id tenant user labels mode created_at last_active_at workspace sandbox", without: "capabilities skills",
+		fields: "thread_id tenant user labels mode created_at last_active_at workspace usage sandbox", without: "capabilities skills",
 	},
+	{schema: "ThreadUsage", is: "is what a thread used, as it was last written.", fields: "disk_bytes measured_at execs exec_seconds"},
 	{schema: "DiskUsage", ts: inline, is: "is how much a thread's files take.", fields: "bytes files"},
 	{
 		schema: "Sandbox", is: "is the sandbox of a thread.",

@@ -69,7 +69,8 @@ type listThreadsIn struct {
 	Text         string    `query:"q" maxLength:"200" doc:"Text that is in the id, the user or a value of the labels, whatever its case"`
 	ActiveAfter  time.Time `query:"active_after" doc:"RFC 3339; the last activity is not before it"`
 	ActiveBefore time.Time `query:"active_before" doc:"RFC 3339; the last activity is not after it"`
-	Sort         string    `query:"sort" enum:"thread_id,last_active_at" doc:"By name, or the latest activity first; by name when absent, of all users by activity"`
+	MinDiskMiB   int64     `query:"min_disk_mib" minimum:"0" maximum:"1073741824" doc:"The files took at least so much when they were last measured"`
+	Sort         string    `query:"sort" enum:"thread_id,last_active_at,disk_bytes" doc:"By name, the latest activity first, or the largest files first, without threads that were never measured; by name when absent, of all users by activity"`
 	Limit        int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	Cursor       string    `query:"cursor" maxLength:"512"`
 }
@@ -84,7 +85,8 @@ type threadPage struct {
 func (in *listThreadsIn) filter() (sandbox.ThreadFilter, error) {
 	f := sandbox.ThreadFilter{
 		User: in.User, State: sandbox.State(in.State), Template: in.Template, Text: in.Text, ActiveAfter: in.ActiveAfter, ActiveBefore: in.ActiveBefore,
-		Latest: in.Sort == "last_active_at" || in.Sort == "" && in.User == sandbox.AllUsers, Limit: in.Limit, Cursor: in.Cursor,
+		Latest: in.Sort == "last_active_at" || in.Sort == "" && in.User == sandbox.AllUsers, Largest: in.Sort == "disk_bytes", MinDisk: in.MinDiskMiB << 20,
+		Limit: in.Limit, Cursor: in.Cursor,
 	}
 	for _, l := range in.Label {
 		k, v, ok := strings.Cut(l, "=")

@@ -34,11 +34,11 @@ func newThreadList(api *client.Client) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List your threads, or those of your tenant", Args: cobra.NoArgs,
-		Long:    "Lists your threads by name. An administrator may list those of another user, or with --all of the tenant, the latest activity first.",
-		Example: "  skerry thread ls --state running\n  skerry thread ls --all -q invoice --active-since 7d\n  skerry thread ls --user ann --template data",
+		Long:    "Lists your threads by name. An administrator may list those of another user, or with --all of the tenant, the latest activity first. With --largest those come first whose files took most when they were last measured.",
+		Example: "  skerry thread ls --state running\n  skerry thread ls --all -q invoice --active-since 7d\n  skerry thread ls --all --largest --min-disk 100\n  skerry thread ls --user ann --template data",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q, columns := url.Values{}, []string{"thread_id", "sandbox.state", "sandbox.template", "last_active_at"}
-			for flag, param := range map[string]string{"user": "user", "state": "state", "template": "template", "text": "q", "limit": "limit"} {
+			q, columns := url.Values{}, []string{"thread_id", "sandbox.state", "sandbox.template", "usage.disk_bytes", "usage.execs", "last_active_at"}
+			for flag, param := range map[string]string{"user": "user", "state": "state", "template": "template", "text": "q", "min-disk": "min_disk_mib", "limit": "limit"} {
 				if f := cmd.Flags().Lookup(flag); f.Changed {
 					q.Set(param, f.Value.String())
 				}
@@ -60,8 +60,10 @@ func newThreadList(api *client.Client) *cobra.Command {
 				}
 				q.Set(param, at.UTC().Format(time.RFC3339Nano))
 			}
-			if cmd.Flags().Lookup("latest").Value.String() == "true" {
-				q.Set("sort", "last_active_at")
+			for flag, sort := range map[string]string{"latest": "last_active_at", "largest": "disk_bytes"} {
+				if cmd.Flags().Lookup(flag).Value.String() == "true" {
+					q.Set("sort", sort)
+				}
 			}
 			return api.Table(cmd, "/api/threads?"+q.Encode(), columns)
 		},
@@ -75,7 +77,10 @@ func newThreadList(api *client.Client) *cobra.Command {
 	flags.String("active-since", "", "active since this time: "+output.TimeHelp)
 	flags.String("idle-since", "", "not active since this time")
 	flags.Bool("latest", false, "the latest activity first")
+	flags.Bool("largest", false, "the largest files first, without threads that were never measured")
+	flags.Int("min-disk", 0, "with files of so many MiB at least, when they were last measured")
 	flags.Int("limit", 100, "how many, 1000 at most")
 	cmd.MarkFlagsMutuallyExclusive("all", "user")
+	cmd.MarkFlagsMutuallyExclusive("latest", "largest")
 	return cmd
 }

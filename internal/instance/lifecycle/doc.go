@@ -17,10 +17,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
+	"github.com/skerry-sandbox/skerry/internal/instance/usage"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
-	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
@@ -29,7 +29,6 @@ import (
 type Options struct {
 	Parts
 	Driver    driver.Driver
-	Store     *store.Store
 	Audit     *audit.Log
 	Metrics   *metrics.Metrics
 	Limits    *limits.Gate // nil: nothing is limited
@@ -52,6 +51,7 @@ type Parts struct {
 	Retirements *instance.Retirements
 	Pool        *pool.Pool
 	Threads     *threads.Threads
+	Usage       *usage.Writer
 	Watcher     Watcher
 	Followers   Followers
 }
@@ -66,11 +66,11 @@ func New(ctx context.Context, caps driver.Capabilities, o Options) (*Orders, *Qu
 	}
 	teardown := &Teardown{
 		audit: o.Audit, copies: o.Copies, ctx: ctx, followers: o.Followers, hooks: o.Hooks, live: o.Live, log: o.Log, metrics: o.Metrics, owners: o.Owners, pool: o.Pool,
-		retirements: o.Retirements, startTime: o.StartTime, watches: o.Watcher, wg: o.Group,
+		retirements: o.Retirements, startTime: o.StartTime, usage: o.Usage, watches: o.Watcher, wg: o.Group,
 	}
 	return orders, queue, teardown, &Lifecycle{
 		nudged: nudged, specs: o.Specs, audit: o.Audit, caps: caps, ctx: ctx, driver: o.Driver, hooks: o.Hooks, bounds: o.Bounds, live: o.Live,
-		log: o.Log, metrics: o.Metrics, orders: orders, owners: o.Owners, places: o.Slots, queue: queue, store: o.Store, teardown: teardown,
-		threads: o.Threads, wg: o.Group,
+		log: o.Log, metrics: o.Metrics, orders: orders, owners: o.Owners, places: o.Slots, queue: queue, teardown: teardown,
+		threads: o.Threads, usage: o.Usage, wg: o.Group,
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
+	"github.com/skerry-sandbox/skerry/internal/instance/usage"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
@@ -38,9 +38,9 @@ type Lifecycle struct {
 	owners   *ownership.Owners
 	places   *capacity.Places
 	queue    *Queue
-	store    *store.Store
 	teardown *Teardown
 	threads  *threads.Threads
+	usage    *usage.Writer
 	wg       *sync.WaitGroup
 }
 
@@ -100,18 +100,8 @@ func (l *Lifecycle) makeRoom(now time.Time) {
 	}
 }
 
-// Touch remembers the thread's last activity, at most every touchEvery and not on the exec's way.
-func (l *Lifecycle) Touch(inst *instance.Instance) {
-	now, due := inst.Saved.Touch(touchEvery)
-	if !due {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), CleanupTimeout)
-	defer cancel()
-	if err := l.store.TouchThread(ctx, inst.Thread, now.UTC()); err != nil {
-		l.log.Warn("last activity not written", "thread", inst.Thread.String(), "error", err)
-	}
-}
+// Touch remembers the thread's last activity and what it used, not on the exec's way.
+func (l *Lifecycle) Touch(inst *instance.Instance) { l.usage.Touch(inst.Own()) }
 
 // What may count as activity of a sandbox, beside execs, which always do. Looking never does.
 const (
@@ -146,6 +136,7 @@ func (l *Lifecycle) Look(now time.Time) {
 		l.checkLife(inst, now)
 	}
 	l.makeRoom(now)
+	l.usage.Look(now)
 }
 
 func (l *Lifecycle) maxAge(t instance.Template) time.Duration {
@@ -384,6 +375,3 @@ func (l *Lifecycle) Existing(ctx context.Context, c sandbox.Caller, id string) (
 
 // CleanupTimeout bounds records and releases that must outlive the request they belong to.
 const CleanupTimeout = 10 * time.Second
-
-// touchEvery is how often the last activity of a thread is written down.
-const touchEvery = 10 * time.Second

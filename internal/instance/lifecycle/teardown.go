@@ -11,6 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/instance/pool"
+	"github.com/skerry-sandbox/skerry/internal/instance/usage"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -41,6 +42,7 @@ type Teardown struct {
 	owners      *ownership.Owners
 	pool        *pool.Pool
 	startTime   time.Duration
+	usage       *usage.Writer
 	watches     Watcher
 	wg          *sync.WaitGroup
 }
@@ -114,8 +116,10 @@ func (d *Teardown) tell(inst *instance.Instance, kind sandbox.ThreadEventKind, w
 // Remove takes away all of an instance whose ending is set, and takes it out of the map.
 func (d *Teardown) Remove(ctx context.Context, inst *instance.Instance) {
 	d.EndSeconds(inst)
+	d.usage.Flush(ctx, inst)
 	d.hooks.Down(ctx, inst)
 	d.Forget(inst)
+	d.usage.Ended(inst)
 }
 
 // Watch ends the instances whose sandbox died.
@@ -166,6 +170,7 @@ func (d *Teardown) EndSeconds(main *instance.Instance) {
 // Leave takes an instance that is another replica's out of this process and leaves all of it in place.
 func (d *Teardown) Leave(inst *instance.Instance) {
 	d.EndSeconds(inst)
+	d.usage.Flush(d.ctx, inst)
 	d.hooks.Leave(d.ctx, inst)
 	d.Forget(inst)
 }

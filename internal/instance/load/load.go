@@ -221,8 +221,9 @@ func (w *Watcher) countCPU(inst *instance.Instance, total time.Duration) {
 	w.o.Limits.CPU(c, inst.ID, total, inst.Asked.IsZero())
 }
 
-// CountExec frees what an exec took of the limits, and counts its CPU time where no driver measures it.
+// CountExec counts an exec that ended, frees what it took of the limits, and counts its CPU time where no driver measures it.
 func (w *Watcher) CountExec(inst *instance.Instance, e *execution.Exec, res *sandbox.Result) {
+	inst.Own().Used.Count(time.Duration(res.DurationMillis) * time.Millisecond)
 	if w.meter == nil || inst.Load.IsUnmetered() {
 		w.o.Limits.CPUUsed(e.Caller, time.Duration(res.Usage.CPUMillis)*time.Millisecond)
 	}

@@ -44,7 +44,7 @@ func (m *Meter) Used(ctx context.Context, tenant, user string) (int64, error) {
 			if sandbox.CheckThreadID(id) != nil || errors.Is(m.folders.Exists(t), sandbox.NotFound) {
 				continue // being made, or deleted
 			}
-			used, err := m.usage(ctx, t)
+			used, err := m.Thread(ctx, t)
 			var deep *sandbox.Error
 			switch {
 			case err == nil, errors.Is(m.folders.Exists(t), sandbox.NotFound):
@@ -65,8 +65,8 @@ func (m *Meter) Used(ctx context.Context, tenant, user string) (int64, error) {
 	return sum, nil
 }
 
-// usage measures the files of one thread. Skills, plugins and wrappers are not its.
-func (m *Meter) usage(ctx context.Context, t sandbox.Thread) (sandbox.DiskUsage, error) {
+// Thread measures the files of one thread. Skills, plugins and wrappers are not its.
+func (m *Meter) Thread(ctx context.Context, t sandbox.Thread) (sandbox.DiskUsage, error) {
 	view, err := paths.New(paths.Options{Mounts: []paths.Mount{{Virtual: sandbox.UserDataDir, Host: m.folders.Dir(t)}}})
 	if err != nil {
 		return sandbox.DiskUsage{}, err

@@ -52,9 +52,9 @@ export class Skerry {
 
   /** The caller's threads; for administrators those of another user, or with user "*" of the tenant. */
   threads(filter: ThreadFilter = {}, o: CallOptions = {}): AsyncGenerator<ThreadInfo, void, void> {
-    const { labels, text, activeAfter, activeBefore, ...rest } = filter;
+    const { labels, text, activeAfter, activeBefore, minDiskMib, ...rest } = filter;
     const label = Object.entries(labels ?? {}).map(([k, v]) => `${k}=${v}`);
-    return this.#pages(path("threads"), { label, q: text, active_after: activeAfter?.toISOString(), active_before: activeBefore?.toISOString(), ...rest }, o);
+    return this.#pages(path("threads"), { label, q: text, active_after: activeAfter?.toISOString(), active_before: activeBefore?.toISOString(), min_disk_mib: minDiskMib, ...rest }, o);
   }
 
   /** Kinds of sandbox that can be asked for. */

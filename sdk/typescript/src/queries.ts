@@ -38,8 +38,10 @@ export interface ThreadFilter {
   text?: string;
   activeAfter?: Date;
   activeBefore?: Date;
-  /** By name, or the latest activity first, which is the order of all users' threads. */
-  sort?: "thread_id" | "last_active_at";
+  /** The least size of the files when they were last measured. */
+  minDiskMib?: number;
+  /** By name, the latest activity first, which is the order of all users' threads, or the largest files first, without threads that were never measured. */
+  sort?: "thread_id" | "last_active_at" | "disk_bytes";
 }
 
 export interface AuditFilter {

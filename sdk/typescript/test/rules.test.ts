@@ -208,6 +208,13 @@ test("a list goes on over its pages", () =>
     assert.equal(new URL(s.seen[1]?.url ?? "", s.url).searchParams.get("cursor"), "n");
   }));
 
+test("threads are listed by the size of their files", () =>
+  against([says(200, { items: [{ thread_id: "a", usage: { disk_bytes: 7, execs: 2, exec_seconds: 1.5 } }] })], {}, async (c, s) => {
+    for await (const t of c.threads({ user: "*", sort: "disk_bytes", minDiskMib: 100 })) assert.equal(t.usage?.disk_bytes, 7);
+    const asked = new URL(s.seen[0]?.url ?? "", s.url).searchParams;
+    assert.deepEqual([asked.get("user"), asked.get("sort"), asked.get("min_disk_mib")], ["*", "disk_bytes", "100"]);
+  }));
+
 test("audit records go on behind the last one", () => {
   const record = (id: string) => `id: ${id}\nevent: record\ndata: {"id":"${id}"}`;
   return against([events(record("a"), record("b")), events(record("c"))], {}, async (c, s) => {

@@ -7,7 +7,7 @@ import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Confirm";
 import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
-import { bytes, Time } from "../../ui/format";
+import { bytes, duration, Time } from "../../ui/format";
 import { Skeleton } from "../../ui/Skeleton";
 import { State } from "../../ui/State";
 import { useTitle } from "../../ui/title";
@@ -118,6 +118,14 @@ function Facts({ info }: { info: ThreadInfo }) {
           {bytes(info.workspace.bytes)} in {info.workspace.files}
         </dd>
       </div>
+      {info.usage !== undefined && (
+        <div>
+          <dt>Used so far</dt>
+          <dd className="num">
+            {info.usage.execs} {info.usage.execs === 1 ? "exec" : "execs"} <span className="muted">in {duration(info.usage.exec_seconds * 1000)}</span>
+          </dd>
+        </div>
+      )}
       <div>
         <dt>Owner</dt>
         <dd>

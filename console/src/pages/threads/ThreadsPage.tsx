@@ -8,13 +8,13 @@ import { Choice } from "../../ui/Choice";
 import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
 import { Field } from "../../ui/Field";
-import { Time } from "../../ui/format";
+import { bytes, Time } from "../../ui/format";
 import { Grid, type Columns } from "../../ui/Grid";
 import { Skeleton } from "../../ui/Skeleton";
 import { State } from "../../ui/State";
 import { useTitle } from "../../ui/title";
 import type { ThreadsSearch } from "./route";
-import { states, type Age, type StateName } from "./states";
+import { sizes, states, type Age, type Size, type StateName } from "./states";
 
 const route = getRouteApi("/app/threads");
 
@@ -45,8 +45,9 @@ function whose(search: ThreadsSearch, me: Principal): string {
 }
 
 async function load(search: ThreadsSearch, user: string, cursor: string | undefined, signal: AbortSignal): Promise<ThreadPage> {
-  const { age, sort, ...rest } = search;
-  const query = { ...rest, user, ...(age === undefined ? {} : bounds[age](Date.now())), sort: user !== "*" && sort !== undefined ? sort : "last_active_at", limit: perPage };
+  const { age, disk, sort, ...rest } = search;
+  const order = sort === undefined || (sort === "thread_id" && user === "*") ? "last_active_at" : sort;
+  const query = { ...rest, user, ...(age === undefined ? {} : bounds[age](Date.now())), min_disk_mib: disk, sort: order, limit: perPage };
   const out: ThreadPage = { items: [] };
   for (let i = 0; i < mostPagesAtOnce && out.items.length < perPage; i++) {
     const page = await session.client.call<ThreadPage>({ method: "GET", path: "/api/threads", query: { ...query, cursor } }, { signal });
@@ -69,6 +70,22 @@ function ThreadName({ thread }: { thread: ThreadInfo }) {
   );
 }
 
+const number = new Intl.NumberFormat();
+
+/** What a thread used. Its servers write it now and then, so it has a time. */
+function Usage({ usage }: { usage: ThreadInfo["usage"] }) {
+  if (usage === undefined) return <span className="muted">–</span>;
+  const { disk_bytes: disk, measured_at: at } = usage;
+  return (
+    <span className="num" title={at === undefined ? "The files were not measured yet" : `Files as of ${new Date(at).toLocaleString()}`}>
+      {disk === undefined ? "–" : bytes(disk)}{" "}
+      <span className="muted usage-execs">
+        · {number.format(usage.execs)} {usage.execs === 1 ? "exec" : "execs"}
+      </span>
+    </span>
+  );
+}
+
 const columns: Columns<ThreadInfo> = [
   { id: "thread", header: "Thread", cell: ({ row }) => <ThreadName thread={row.original} /> },
   { id: "state", header: "Sandbox", cell: ({ row }) => (row.original.sandbox === undefined ? <span className="muted">none</span> : <State name={row.original.sandbox.state} />) },
@@ -86,6 +103,7 @@ const columns: Columns<ThreadInfo> = [
       </span>
     ),
   },
+  { id: "usage", header: "Usage", cell: ({ row }) => <Usage usage={row.original.usage} /> },
   { id: "user", header: "User", cell: ({ row }) => <bdi className="muted">{row.original.user}</bdi> },
   { id: "active", header: "Last active", cell: ({ row }) => <Time at={row.original.last_active_at} /> },
 ];
@@ -99,8 +117,11 @@ const ageChoices: readonly { id: Age | "any"; label: string }[] = [
   { id: "idle30d", label: "Idle for 30 days" },
 ];
 
+const sizeChoices = [{ id: "any", label: "Any size" }, ...sizes.map((mib) => ({ id: String(mib), label: `${bytes(mib * 1024 * 1024)} and more` }))];
+
 const sortChoices = [
   { id: "last_active_at", label: "Latest first" },
+  { id: "disk_bytes", label: "Largest files first" },
   { id: "thread_id", label: "By name" },
 ] as const;
 
@@ -179,13 +200,15 @@ function ThreadList() {
     // Each page is asked for again, so a long list is not asked for by itself.
     refetchInterval: (q) => ((q.state.data?.pages.length ?? 0) <= 1 ? 5_000 : false),
   });
-  const rows = useMemo(() => list.data?.pages.flatMap((p) => p.items) ?? [], [list.data]);
+  // A thread whose size changes while the reader goes on can be in two pages.
+  const rows = useMemo(() => [...new Map(list.data?.pages.flatMap((p) => p.items).map((t) => [`${t.user} ${t.thread_id}`, t])).values()], [list.data]);
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = list;
   const more = useCallback(() => {
     if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
   }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
   const { sort: _, user: __, ...filters } = search;
-  const filtered = Object.keys(filters).length > 0 || (search.user !== undefined && search.user !== me.user && search.user !== "*");
+  // Threads that were never measured are in no list by size.
+  const filtered = Object.keys(filters).length > 0 || search.sort === "disk_bytes" || (search.user !== undefined && search.user !== me.user && search.user !== "*");
   const total = list.data?.pages[0]?.total;
   const set = <K extends keyof ThreadsSearch>(name: K, value: ThreadsSearch[K] | undefined) =>
     void navigate({
@@ -228,7 +251,13 @@ function ThreadList() {
           onChange={(v) => set("template", v === "any" ? undefined : v)}
         />
         <Choice label="Last activity" value={search.age ?? "any"} options={ageChoices} onChange={(v) => set("age", v === "any" ? undefined : v)} />
-        {user !== "*" && <Choice label="Order" value={search.sort ?? "last_active_at"} options={sortChoices} onChange={(v) => set("sort", v === "thread_id" ? v : undefined)} />}
+        <Choice label="Size of the files" value={String(search.disk ?? "any")} options={sizeChoices} onChange={(v) => set("disk", v === "any" ? undefined : (Number(v) as Size))} />
+        <Choice
+          label="Order"
+          value={search.sort === "thread_id" && user === "*" ? "last_active_at" : (search.sort ?? "last_active_at")}
+          options={user === "*" ? sortChoices.filter((o) => o.id !== "thread_id") : sortChoices}
+          onChange={(v) => set("sort", v === "last_active_at" ? undefined : v)}
+        />
         <form onSubmit={addLabel} className="line">
           <Field label="Filter by label" hideLabel placeholder="Label key=value, then Enter" value={label} onChange={setLabel} error={wrong ? "Write key=value" : undefined} />
         </form>
@@ -271,8 +300,6 @@ function templateChoices(names: string[], chosen: string | undefined): { id: str
   const all = chosen === undefined || names.includes(chosen) ? names : [...names, chosen];
   return [{ id: "any", label: "Any template" }, ...all.map((name) => ({ id: name, label: name }))];
 }
-
-const number = new Intl.NumberFormat();
 
 function counted(shown: number, more: boolean, filtered: boolean, total: number | undefined): string {
   if (!filtered && total !== undefined) return `${number.format(total)} ${total === 1 ? "thread" : "threads"}`;

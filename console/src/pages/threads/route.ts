@@ -1,6 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { app } from "../../routes";
-import { ages, states, type Age, type StateName } from "./states";
+import { ages, sizes, states, type Age, type Size, type StateName } from "./states";
 
 export interface ThreadsSearch {
   state?: StateName;
@@ -10,7 +10,9 @@ export interface ThreadsSearch {
   /** Text in the id, the user or a label. */
   q?: string;
   age?: Age;
-  sort?: "thread_id";
+  /** The files took at least so many MiB when they were last measured. */
+  disk?: Size;
+  sort?: "thread_id" | "disk_bytes";
   /** key=value; all have to fit. */
   label?: string[];
 }
@@ -24,7 +26,9 @@ const route = createRoute({
     if (state !== undefined) out.state = state;
     const age = ages.find((name) => name === s["age"]);
     if (age !== undefined) out.age = age;
-    if (s["sort"] === "thread_id") out.sort = "thread_id";
+    const disk = sizes.find((mib) => String(mib) === String(s["disk"]));
+    if (disk !== undefined) out.disk = disk;
+    if (s["sort"] === "thread_id" || s["sort"] === "disk_bytes") out.sort = s["sort"];
     for (const [name, most] of [
       ["user", 128],
       ["template", 128],

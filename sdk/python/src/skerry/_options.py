@@ -49,7 +49,8 @@ class CodeOptions(TypedDict, total=False):
 class ThreadOptions(TypedDict, total=False):
     """Which threads. state and template are the sandbox's; text is in the id, the user or a value of the labels.
 
-    sort is thread_id, or last_active_at for the latest activity first, which is the order of all users' threads.
+    sort is thread_id, or last_active_at for the latest activity first, which is the order of all users' threads. disk_bytes is for the
+    largest files first, without threads that were never measured. min_disk_mib is the least size when they were last measured.
     """
 
     user: str | None
@@ -58,7 +59,8 @@ class ThreadOptions(TypedDict, total=False):
     text: str | None
     active_after: datetime | None
     active_before: datetime | None
-    sort: Literal["thread_id", "last_active_at"] | None
+    min_disk_mib: int | None
+    sort: Literal["thread_id", "last_active_at", "disk_bytes"] | None
 
 
 def thread_params(options: ThreadOptions) -> dict[str, Any]:
