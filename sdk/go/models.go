@@ -16,10 +16,20 @@ type ThreadInfo struct {
 	Mode         string            `json:"mode,omitempty"`
 	CreatedAt    time.Time         `json:"created_at"`
 	LastActiveAt time.Time         `json:"last_active_at"`
-	Workspace    DiskUsage         `json:"workspace"`
+	Workspace    DiskUsage         `json:"workspace"`       // Measured for this answer; zeros in a list
+	Usage        *ThreadUsage      `json:"usage,omitempty"` // As it was last written; absent when nothing was yet
 	Sandbox      *Sandbox          `json:"sandbox,omitempty"`
 	// Tools that a full search showed, or that were activated by name, oldest first
 	ActiveTools []string `json:"active_tools,omitempty"`
+}
+
+// ThreadUsage is what a thread used, as it was last written.
+type ThreadUsage struct {
+	// Of the thread's files at measured_at; absent when they were not measured yet
+	DiskBytes   int64      `json:"disk_bytes,omitempty"`
+	MeasuredAt  *time.Time `json:"measured_at,omitempty"`
+	Execs       int64      `json:"execs"`        // Those that ended
+	ExecSeconds float64    `json:"exec_seconds"` // How long they took together
 }
 
 // DiskUsage is how much a thread's files take.

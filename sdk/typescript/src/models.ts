@@ -34,10 +34,24 @@ export interface ThreadInfo {
   mode?: string;
   created_at: string;
   last_active_at: string;
+  /** Measured for this answer; zeros in a list */
   workspace: { bytes: number; files: number };
+  /** As it was last written; absent when nothing was yet */
+  usage?: ThreadUsage;
   sandbox?: Sandbox;
   /** Tools that a full search showed, or that were activated by name, oldest first */
   active_tools?: string[];
+}
+
+/** What a thread used, as it was last written. */
+export interface ThreadUsage {
+  /** Of the thread's files at measured_at; absent when they were not measured yet */
+  disk_bytes?: number;
+  measured_at?: string;
+  /** Those that ended */
+  execs: number;
+  /** How long they took together */
+  exec_seconds: number;
 }
 
 /** The sandbox of a thread. */
