@@ -367,7 +367,7 @@ func TestPages(t *testing.T) {
 	}
 	c, s = scripted(t, skerry.Options{}, says(200, `{"items":[{"thread_id":"a","usage":{"disk_bytes":7,"measured_at":"2026-01-02T03:04:05Z","execs":2,"exec_seconds":1.5}}]}`))
 	for i, err := range c.Threads(t.Context(), skerry.ThreadFilter{User: "*", Largest: true, MinDiskMiB: 100}) {
-		if err != nil || *i.Usage.DiskBytes != 7 || i.Usage.Execs != 2 {
+		if err != nil || i.Usage.DiskBytes != 7 || i.Usage.Execs != 2 {
 			t.Errorf("%+v, %v", i, err)
 		}
 	}

@@ -61,7 +61,7 @@ var models = map[string]any{
 	"Template": skerry.Template{}, "Thread": skerry.ThreadInfo{}, "Timings": skerry.Timings{}, "ToolCall": skerry.ToolCalled{}, "ToolFound": skerry.Tool{},
 	"ToolResult": skerry.ToolResult{}, "ToolSearch": skerry.ToolSearch{}, "ToolServer": skerry.ToolServer{}, "ToolDefinition": skerry.ToolDefinition{}, "Transferred": skerry.Transferred{},
 	"Health": skerry.Health{}, "PluginMessage": skerry.PluginMessage{}, "TypedCommand": skerry.TypedCommand{}, "Unpacked": skerry.Unpacked{}, "WatchedChange": skerry.WatchedChange{},
-	"ThreadEvent": skerry.ThreadEvent{}, "ThreadVersions": skerry.ThreadVersions{}, "ApprovalSummary": skerry.ApprovalSummary{}, "ChangedFiles": skerry.ChangedFiles{},
+	"ThreadEvent": skerry.ThreadEvent{}, "ThreadUsage": skerry.ThreadUsage{}, "ThreadVersions": skerry.ThreadVersions{}, "ApprovalSummary": skerry.ApprovalSummary{}, "ChangedFiles": skerry.ChangedFiles{},
 	"VirtualBody": skerry.VirtualSkill{}, "VirtualSkill": skerry.AddedSkill{}, "Written": skerry.Written{},
 }
 
