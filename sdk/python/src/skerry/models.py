@@ -1158,6 +1158,22 @@ class SmokeTest(Model):
     timeout_s: int
 
 
+class ThreadUsage(Model):
+    disk_bytes: int | None = None
+    """
+    Of the thread's files at measured_at; absent when they were not measured yet
+    """
+    exec_seconds: float
+    """
+    How long they took together
+    """
+    execs: int
+    """
+    Those that ended
+    """
+    measured_at: AwareDatetime | None = None
+
+
 class ThreadVersions(Model):
     prompt: str
     """
@@ -1927,8 +1943,15 @@ class Thread(Model):
     skills: list[str] | None = None
     tenant: str
     thread_id: str
+    usage: ThreadUsage | None = None
+    """
+    As it was last written; absent when nothing was yet
+    """
     user: str
     workspace: DiskUsage
+    """
+    Measured for this answer; zeros in a list
+    """
 
 
 class ThreadEvent(Model):
