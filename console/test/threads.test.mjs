@@ -151,6 +151,15 @@ describe("usage", () => {
       await page.locator(".facts").getByText(/\d+ execs in \d/).waitFor();
     }, { key: agentKey, path: "/ui/threads?sort=disk_bytes" }));
 
+  test("on a phone the size has a column where the reader asked for sizes", () =>
+    inside(async (page) => {
+      await row(page, hers).getByText(/^3\.0 MiB/).waitFor();
+      assert.equal(await row(page, hers).locator("time").isVisible(), false);
+      await page.getByLabel("Order").selectOption({ label: "Latest first" });
+      await row(page, hers).locator("time").waitFor();
+      assert.equal(await row(page, hers).getByText(/^3\.0 MiB/).isVisible(), false);
+    }, { path: "/ui/threads?sort=disk_bytes", viewport: { width: 390, height: 800 } }));
+
   test("another tenant sees none of it", () =>
     inside(async (page) => {
       await page.getByText("No thread fits these filters").waitFor();

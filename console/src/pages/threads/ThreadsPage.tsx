@@ -210,6 +210,8 @@ function ThreadList() {
   // Threads that were never measured are in no list by size.
   const filtered = Object.keys(filters).length > 0 || search.sort === "disk_bytes" || (search.user !== undefined && search.user !== me.user && search.user !== "*");
   const total = list.data?.pages[0]?.total;
+  // Where there is room for one of both only, the last activity gives way to the size that the reader asked for.
+  const shape = search.sort === "disk_bytes" || search.disk !== undefined ? "grid-threads by-size" : "grid-threads";
   const set = <K extends keyof ThreadsSearch>(name: K, value: ThreadsSearch[K] | undefined) =>
     void navigate({
       search: (now) => {
@@ -272,7 +274,7 @@ function ThreadList() {
       </div>
       {list.isError && <Failure error={list.error} what="The threads cannot be listed" />}
       {list.isPending && <Skeleton rows={10} label="Threads are loading" />}
-      {list.isSuccess && rows.length > 0 && <Grid label="Threads" columns={columns} rows={rows} rowId={(t) => `${t.user} ${t.thread_id}`} shape="grid-threads" onEnd={more} />}
+      {list.isSuccess && rows.length > 0 && <Grid label="Threads" columns={columns} rows={rows} rowId={(t) => `${t.user} ${t.thread_id}`} shape={shape} onEnd={more} />}
       {list.isSuccess && rows.length === 0 && !filtered && <FirstThread />}
       {list.isSuccess && rows.length === 0 && filtered && (
         <Empty title={hasNextPage ? "None found so far" : "No thread fits these filters"}>
