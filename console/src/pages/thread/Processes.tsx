@@ -25,6 +25,8 @@ interface Look {
   list: Process[];
 }
 
+const startOf = (p: Process) => Date.parse(p.started_at ?? "") || 0;
+
 export function Processes() {
   const { thread } = route.useParams();
   const owned = useOwned(thread);
@@ -48,7 +50,8 @@ export function Processes() {
     const was = new Map(last?.list.map((p) => [p.pid, p]));
     const out = now.list.map((p): Row => {
       const old = was.get(p.pid);
-      const same = last !== undefined && old?.started_at === p.started_at;
+      // The start of a process is told a few milliseconds differently each time.
+      const same = last !== undefined && old !== undefined && Math.abs(startOf(old) - startOf(p)) < 1000;
       return { ...p, share: same ? Math.max(0, ((p.cpu_ms ?? 0) - (old?.cpu_ms ?? 0)) / Math.max(1, now.at - last.at)) : undefined };
     });
     before.current = now;
