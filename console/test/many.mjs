@@ -56,15 +56,15 @@ await first("audit: a text of arguments", "/ui/audit?q=report-777&last=all", (on
 await first("audit: one exec as a tree", `/ui/audit?exec=${calls[0].exec}&last=all`, (on) => rows(on).filter({ hasText: "tool_call" }).first().waitFor());
 await first("audit: one record", `/ui/audit?record=${calls[0].id}&last=all`, (on) => on.getByRole("region", { name: "One record" }).getByRole("region", { name: "Arguments", exact: true }).waitFor());
 await first("approvals", "/ui/approvals", (on) => on.getByText("No call waits for an approval").first().waitFor());
-await first("tools", "/ui/tools", (on) => on.getByRole("region", { name: "Servers" }).waitFor());
-await first("skills", "/ui/skills", (on) => on.getByRole("region", { name: "Skills" }).getByRole("link").first().waitFor());
-await first("plugins", "/ui/plugins", (on) => on.getByRole("navigation", { name: "Parts of plugins" }).waitFor());
+await first("tools", "/ui/tools", (on) => on.getByText("This thread has no MCP server").waitFor());
+await first("skills", "/ui/skills", (on) => on.getByText("You have no skill").waitFor());
+await first("plugins", "/ui/plugins", (on) => on.getByText("You have no plugin").waitFor());
 await first("policy", "/ui/policy", (on) => on.getByRole("region", { name: "The rules" }).waitFor());
 await first("policy: past calls of a week", "/ui/policy?view=past", (on) => on.getByText(/calls$/).first().waitFor());
-await first("secrets", "/ui/secrets", (on) => on.getByRole("heading", { name: "Secrets", level: 1 }).waitFor());
+await first("secrets", "/ui/secrets", (on) => on.getByText("There is no secret").waitFor());
 await first("keys", "/ui/keys", (on) => on.getByRole("region", { name: "Keys" }).getByRole("link").first().waitFor());
 await first("usage", "/ui/usage", (on) => on.getByRole("region", { name: "Limits" }).waitFor());
-await first("templates", "/ui/templates", (on) => on.getByRole("link", { name: "base" }).waitFor());
+await first("templates", "/ui/templates", (on) => on.getByRole("link", { name: "base" }).first().waitFor());
 await first("servers", "/ui/servers", (on) => on.getByRole("list", { name: "Servers" }).getByRole("listitem").first().waitFor());
 
 const busiest = await open();

@@ -273,7 +273,7 @@ type Info struct {
 	// Waiting are the interpreters that wait for programs, where one sandbox is asked for.
 	Waiting []WaitingInterpreter `json:"waiting,omitempty"`
 	// EnvNames are the variables of its template and of the request that made it, where one sandbox is asked for.
-	EnvNames []string `json:"env_names,omitempty" doc:"Names of the variables that each exec has from the template and from PUT …/sandbox, where one thread is asked for; of a hibernated sandbox without those of its template"`
+	EnvNames []string `json:"env_names,omitempty" doc:"Names of the variables that each exec has, of the template and of PUT …/sandbox; in the answer for one thread alone"`
 }
 
 // WaitingInterpreter was started before its program is known. What a sandbox says of itself is not to be trusted.

@@ -50,8 +50,8 @@ type Sandbox struct {
 	CreatedAt   time.Time `json:"created_at"`
 	IdleTimeout int64     `json:"idle_timeout_s"`
 	Timings     Timings   `json:"timings_ms"` // Milliseconds
-	// Names of the variables that each exec has from the template and from PUT …/sandbox, where one thread is
-	// asked for; of a hibernated sandbox without those of its template
+	// Names of the variables that each exec has, of the template and of PUT …/sandbox; in the answer for one
+	// thread alone
 	EnvNames []string `json:"env_names,omitempty"`
 }
 

@@ -59,6 +59,9 @@ func TestLeave(t *testing.T) {
 	}
 	sleeper := pidIn(t, r.stdout)
 	list := b.left()
+	for end := time.Now().Add(30 * time.Second); len(list) < 3 && time.Now().Before(end); list = b.left() {
+		time.Sleep(10 * time.Millisecond) // the shell that forked twice may not have started its own sleep yet
+	}
 	var names []string
 	for _, p := range list {
 		names = append(names, p.Command)

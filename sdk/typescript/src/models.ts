@@ -67,8 +67,8 @@ export interface Sandbox {
   /** Milliseconds */
   timings_ms: { queue: number; create: number; ready: number };
   /**
-   * Names of the variables that each exec has from the template and from PUT …/sandbox, where one thread is
-   * asked for; of a hibernated sandbox without those of its template
+   * Names of the variables that each exec has, of the template and of PUT …/sandbox; in the answer for one
+   * thread alone
    */
   env_names?: string[];
 }

@@ -1882,6 +1882,10 @@ class Prompt(Model):
 class Sandbox(Model):
     created_at: AwareDatetime
     driver: str
+    env_names: list[str] | None = None
+    """
+    Names of the variables that each exec has, of the template and of PUT …/sandbox; in the answer for one thread alone
+    """
     id: str
     idle_timeout_s: int
     loosened: list[str] | None = None
