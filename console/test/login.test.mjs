@@ -250,7 +250,7 @@ describe("what goes on when a token ends", () => {
       await page.getByLabel("Open a thread by its id").fill(thread);
       await page.getByRole("button", { name: "Open", exact: true }).click();
       await run(page);
-      assert.ok(redeemed.filter((r) => r.refresh_token).length >= 2, "no token ended meanwhile");
+      assert.ok(redeemed.some((r) => r.refresh_token), "no token ended meanwhile");
       await ended;
       await mode({ ttl: 3600 });
     }, { path: "/ui/threads" });
