@@ -26,7 +26,7 @@ type apiExample struct {
 
 // late are the operations that show what the server writes in the background, within seconds, with what it is to show:
 // a signature, and the count of a sandbox.
-var late = map[string]string{"verifyAudit": `"signed_at"`, "getUsage": `"sandbox_starts":1`}
+var late = map[string]string{"verifyAudit": `"signed_at"`, "getUsage": `"sandbox_starts":1`, "getThread": `"measured_at"`, "listThreads": `"measured_at"`}
 
 // TestExamples sends the examples of the API's reference to a server, in order. Each answer must be as shown, but for
 // ids, hashes, times and numbers. Later requests name the id of an earlier answer.
