@@ -137,7 +137,13 @@ describe("audit", () => {
         return Date.parse(q.get("until") ?? new Date().toISOString()) - Date.parse(q.get("since")) > long;
       }, long);
       const before = page.url();
-      const box = await plot.locator(".u-over").boundingBox();
+      let over;
+      for (let i = 0; i < 50; i++) { // counts that come draw the plot anew
+        over = await plot.locator(".u-over").elementHandle();
+        await page.waitForTimeout(300);
+        if (await over.evaluate((e) => e.isConnected)) break;
+      }
+      const box = await over.boundingBox();
       await page.mouse.move(box.x + box.width * 0.4, box.y + 40);
       await page.mouse.down();
       await page.mouse.move(box.x + box.width * 0.7, box.y + 44, { steps: 5 });
