@@ -193,9 +193,8 @@ fetch_rivals() {
 fetch_python() {
   rm -rf "${cache:?}/$1"
   python3 -m venv "$cache/$1" || { apt_install python3-venv && python3 -m venv "$cache/$1"; }
-  "$cache/$1/bin/pip" install --disable-pip-version-check --no-deps -r "$2"
-  "$cache/$1/bin/pip" check
-  cp "$2" "$cache/$1/stamp"
+  # step does not stop at the first command that fails.
+  "$cache/$1/bin/pip" install --disable-pip-version-check --no-deps -r "$2" && "$cache/$1/bin/pip" check && cp "$2" "$cache/$1/stamp"
 }
 
 # python NAME REQUIREMENTS WHAT makes a venv unless it is there with these requirements.
