@@ -57,7 +57,7 @@ await first("audit: one exec as a tree", `/ui/audit?exec=${calls[0].exec}&last=a
 await first("audit: one record", `/ui/audit?record=${calls[0].id}&last=all`, (on) => on.getByRole("region", { name: "One record" }).getByRole("region", { name: "Arguments", exact: true }).waitFor());
 await first("approvals", "/ui/approvals", (on) => on.getByText("No call waits for an approval").first().waitFor());
 await first("tools", "/ui/tools", (on) => on.getByText("This thread has no MCP server").waitFor());
-await first("skills", "/ui/skills", (on) => on.getByText("You have no skill").waitFor());
+await first("skills", "/ui/skills", (on) => on.getByRole("region", { name: "Skills", exact: true }).getByRole("link").first().waitFor());
 await first("plugins", "/ui/plugins", (on) => on.getByText("You have no plugin").waitFor());
 await first("policy", "/ui/policy", (on) => on.getByRole("region", { name: "The rules" }).waitFor());
 await first("policy: past calls of a week", "/ui/policy?view=past", (on) => on.getByText(/calls$/).first().waitFor());
