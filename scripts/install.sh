@@ -49,12 +49,17 @@ asroot() {
   fi
 }
 
-# step NAME TEXT COMMAND… says TEXT and runs the command; its output is shown only when it fails.
+# step NAME TEXT COMMAND… says TEXT and runs the command; its output is shown only when it fails. The command stops at the
+# first of its own that fails: left of || bash would go on, so the exit code is asked for afterwards.
 step() {
-  local log=$cache/log/$1.log began=$SECONDS
+  local log=$cache/log/$1.log began=$SECONDS code
   printf '  installing %s\n' "$2"
   shift 2
-  "$@" >"$log" 2>&1 || { tail -30 "$log" >&2; die "that failed after $((SECONDS - began)) s; all of its output is in $log"; }
+  set +e
+  (set -e; "$@") >"$log" 2>&1
+  code=$?
+  set -e
+  [ $code = 0 ] || { tail -30 "$log" >&2; die "that failed after $((SECONDS - began)) s; all of its output is in $log"; }
   printf '  … done in %d s\n' $((SECONDS - began))
 }
 
@@ -163,7 +168,7 @@ release_tools=(github.com/goreleaser/goreleaser/v2@v2.15.0 github.com/goreleaser
 
 build_release() {
   local tool
-  for tool in "${release_tools[@]}"; do CGO_ENABLED=0 GOBIN=$cache/bin go install "$tool" || return; done
+  for tool in "${release_tools[@]}"; do CGO_ENABLED=0 GOBIN=$cache/bin go install "$tool"; done
   printf '%s\n' "${release_tools[*]}" >"$cache/bin/release.stamp"
 }
 
@@ -175,7 +180,7 @@ build_compose() {
   rm -rf "$dir"
   mkdir -p "$dir" "$cache/compose/cli-plugins"
   (cd "$dir" && go mod init compose && go get -tool $compose/cmd@$compose_version &&
-    CGO_ENABLED=0 go build -ldflags "-s -w -X $compose/internal.Version=$compose_version" -o "$cache/compose/cli-plugins/docker-compose" $compose/cmd) || return
+    CGO_ENABLED=0 go build -ldflags "-s -w -X $compose/internal.Version=$compose_version" -o "$cache/compose/cli-plugins/docker-compose" $compose/cmd)
   rm -rf "$dir"
   echo $compose_version >"$cache/compose/stamp"
 }
@@ -193,8 +198,9 @@ fetch_rivals() {
 fetch_python() {
   rm -rf "${cache:?}/$1"
   python3 -m venv "$cache/$1" || { apt_install python3-venv && python3 -m venv "$cache/$1"; }
-  # step does not stop at the first command that fails.
-  "$cache/$1/bin/pip" install --disable-pip-version-check --no-deps -r "$2" && "$cache/$1/bin/pip" check && cp "$2" "$cache/$1/stamp"
+  "$cache/$1/bin/pip" install --disable-pip-version-check --no-deps -r "$2"
+  "$cache/$1/bin/pip" check
+  cp "$2" "$cache/$1/stamp"
 }
 
 # python NAME REQUIREMENTS WHAT makes a venv unless it is there with these requirements.

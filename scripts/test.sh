@@ -183,10 +183,11 @@ failures() {
 
 prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
 # What the other tiers need, they install.
-# Helm compiles for two minutes, for six tests of the chart: "quick" runs them where it is.
+# Helm and the S3 server compile for two minutes each, and eight more MCP servers are fetched for as long, for a few
+# tests: "quick" runs these where the parts are.
 prepare_parts() {
-  scripts/install.sh images postgres mcp mcp-many s3 e2b && images/build.sh base || return
-  [ "$wanted" = quick ] || scripts/install.sh helm
+  scripts/install.sh images postgres mcp e2b && images/build.sh base || return
+  [ "$wanted" = quick ] || scripts/install.sh mcp-many s3 helm
 }
 
 scripts/install.sh run test || exit 1
