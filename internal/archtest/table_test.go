@@ -201,9 +201,10 @@ var table = []row{
 	{"internal/audit/signing", "audit/record platform/keyfile platform/lockedfile audit/verify", "keys and who is believed; the log itself knows only signatures"},
 	{"internal/audit/sink", "audit tools/egress sandbox platform/webhook", "a sink knows records and addresses"},
 
-	{"internal/store", "platform/lockedfile sandbox store/journal store/threadscripts", "state stands below the use cases"},
+	{"internal/store", "platform/lockedfile sandbox store/journal store/socketpair store/threadscripts", "state stands below the use cases"},
 	{"internal/store/threadscripts", "sandbox", "scripts know keys as arguments, and no connection"},
 	{"internal/store/journal", "platform/lockedfile sandbox store/groupcommit", "it knows records, not what is in them"},
+	{"internal/store/socketpair", "", "it knows bytes, not what is in them"},
 	{"internal/store/groupcommit", "", "it knows files, not what is in them"},
 	{"internal/store/redistest", "", "it starts a Redis for tests"},
 

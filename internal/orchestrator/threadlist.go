@@ -12,14 +12,16 @@ const (
 	// listLength is the length of a page of threads when none is asked for.
 	listLength = 100
 	// listStep is how many threads are read at once, and sortedStep how many of a list by activity or size, each read of which
-	// costs the embedded state a sort. listScanned is how many one call looks at.
+	// costs the embedded state a sort. listScanned is how many one call looks at, and textScanned how many when most of them
+	// are left out before they are decoded.
 	listStep    = 500
-	sortedStep  = 5_000
+	sortedStep  = 10_000
 	listScanned = 10_000
+	textScanned = 50_000
 )
 
 // Threads lists threads. Each has the size that was last measured: a walk of every workspace would cost too much. One call looks at
-// no more than 10,000 threads: a page may be shorter than asked for, even empty, and have a next.
+// no more than 10,000 threads, or 50,000 of a list by activity or size for a text: a page may be shorter than asked for, even empty, and have a next.
 func (u *Threads) Threads(ctx context.Context, c sandbox.Caller, f sandbox.ThreadFilter) (sandbox.ThreadList, error) {
 	list := sandbox.ThreadList{Items: []sandbox.ThreadView{}}
 	q, err := threadQuery(c, &f)
@@ -31,8 +33,11 @@ func (u *Threads) Threads(ctx context.Context, c sandbox.Caller, f sandbox.Threa
 			return list, err
 		}
 	}
-	cursor := f.Cursor
-	for scanned := 0; scanned < listScanned; {
+	cursor, most := f.Cursor, listScanned
+	if q.Text != "" && (q.Latest || q.Largest) {
+		most = textScanned
+	}
+	for scanned := 0; scanned < most; {
 		count := listStep
 		if f.Latest || f.Largest {
 			count = sortedStep
@@ -69,7 +74,7 @@ func (u *Threads) Threads(ctx context.Context, c sandbox.Caller, f sandbox.Threa
 
 // threadQuery is what the store is asked for. Threads of others are for administrators.
 func threadQuery(c sandbox.Caller, f *sandbox.ThreadFilter) (store.ThreadQuery, error) {
-	q := store.ThreadQuery{Owner: c.Owner, Latest: f.Latest, From: f.ActiveAfter, To: f.ActiveBefore, Largest: f.Largest, MinDisk: f.MinDisk}
+	q := store.ThreadQuery{Owner: c.Owner, Latest: f.Latest, From: f.ActiveAfter, To: f.ActiveBefore, Largest: f.Largest, MinDisk: f.MinDisk, Text: f.Text}
 	f.Limit = cmp.Or(f.Limit, listLength)
 	switch {
 	case f.Limit < 0 || f.Limit > store.MaxThreads:

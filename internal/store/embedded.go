@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/store/journal"
+	"github.com/skerry-sandbox/skerry/internal/store/socketpair"
 )
 
 const (
@@ -111,22 +113,16 @@ func (e *embedded) client() *redis.Client {
 	return redis.NewClient(o)
 }
 
-// dial makes a connection with buffers in the kernel. (A net.Pipe has none: there a pipeline larger
-// than the reader's buffer would wait for itself.)
 func (e *embedded) dial() (net.Conn, error) {
-	ends, err := pair()
-	if err == nil {
-		err = e.serve(ends[1])
-	}
+	client, served, err := socketpair.New()
 	if err != nil {
-		for _, c := range ends {
-			if c != nil {
-				_ = c.Close()
-			}
-		}
 		return nil, err
 	}
-	return ends[0], nil
+	if err := e.serve(served); err != nil {
+		_ = errors.Join(client.Close(), served.Close())
+		return nil, err
+	}
+	return client, nil
 }
 
 func (e *embedded) serve(c net.Conn) error {

@@ -14,6 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
@@ -46,7 +48,7 @@ func open(t *testing.T, o Options) *Store {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(*testing.T, *Store){
-		"Threads": testThreads, "Latest": testLatest, "ThreadPages": testThreadPages, "ThreadRace": testThreadRace, "ToolPinRace": testToolPinRace, "ToolPinsLeft": testToolPinsLeft, "Reseal": testReseal, "KeyUsedLate": testKeyUsedLate, "SecretUsed": testSecretUsed, "Touch": testTouch, "Usage": testUsage, "UsageRace": testUsageRace, "Largest": testLargest, "UID": testUID,
+		"Threads": testThreads, "Latest": testLatest, "LatestAtOnce": testLatestAtOnce, "ThreadsByText": testThreadsByText, "ThreadPages": testThreadPages, "ThreadRace": testThreadRace, "ToolPinRace": testToolPinRace, "ToolPinsLeft": testToolPinsLeft, "Reseal": testReseal, "KeyUsedLate": testKeyUsedLate, "SecretUsed": testSecretUsed, "Touch": testTouch, "Usage": testUsage, "UsageRace": testUsageRace, "Largest": testLargest, "UID": testUID,
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "RenewLeases": testRenewLeases, "AnswersOfAnOwner": testAnswersOfAnOwner, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"WatchKeys":     testWatchKeys,
@@ -865,14 +867,28 @@ func testContext(t *testing.T, s *Store) {
 }
 
 // testLargePipeline: a connection of the embedded state must take more than it has read.
+// testLargePipeline: no pipeline waits for itself, whatever is sent before its first answer is read, and whatever comes back.
 func testLargePipeline(t *testing.T, s *Store) {
 	ctx := t.Context()
+	key := func(i int) string { return fmt.Sprint(strings.Repeat("k", 1000), i) }
 	p := s.Redis().Pipeline()
-	for i := range 200 {
-		p.Set(ctx, fmt.Sprint("x", i), strings.Repeat("x", 500), 0)
-		p.Get(ctx, fmt.Sprint("x", i))
+	for i := range 1000 {
+		p.Set(ctx, key(i), strings.Repeat("x", 2000)+fmt.Sprint(i), 0)
+		p.Get(ctx, key(i))
 	}
 	if _, err := p.Exec(ctx); err != nil {
 		t.Fatal(err)
+	}
+	for i := range 1000 {
+		p.Get(ctx, key(i))
+	}
+	answers, err := p.Exec(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range answers {
+		if got := a.(*redis.StringCmd).Val(); got != strings.Repeat("x", 2000)+fmt.Sprint(i) {
+			t.Fatalf("answer %d has %d bytes", i, len(got))
+		}
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -28,6 +29,8 @@ type ThreadQuery struct {
 	// whose size changes while a list is read may be in it twice, or be left out.
 	Largest bool
 	MinDisk int64
+	// Text leaves out threads of such lists in whose id, user and labels it cannot be, whatever its case. Others may stay.
+	Text string
 }
 
 // ListedThread is a thread of a list.
@@ -178,6 +181,9 @@ func (s threadRecords) highest(ctx context.Context, q ThreadQuery, cursor string
 		}
 		found = append(found, ListedThread{ThreadInfo: info, Cursor: strconv.FormatInt(n, 10) + "." + m})
 	}
+	if found, err = s.having(ctx, found, q.Text); err != nil {
+		return nil, "", err
+	}
 	page, err = s.readListed(ctx, found)
 	return page, next, err
 }
@@ -205,10 +211,7 @@ func (q ThreadQuery) place(cursor string) (at, member string, err error) {
 // readListed reads the records of listed threads, of each user at once, with when they were active where that is not known.
 // Those that are gone are left out.
 func (s threadRecords) readListed(ctx context.Context, found []ListedThread) ([]ListedThread, error) {
-	users := map[sandbox.Owner][]int{}
-	for i, t := range found {
-		users[t.Owner] = append(users[t.Owner], i)
-	}
+	users := byOwner(found)
 	if len(users) == 0 {
 		return nil, nil
 	}
@@ -250,13 +253,56 @@ func (s threadRecords) readListed(ctx context.Context, found []ListedThread) ([]
 			found[i].Used, kept[i] = threadscripts.Usage(text), true
 		}
 	}
+	return keep(found, kept), nil
+}
+
+func byOwner(found []ListedThread) map[sandbox.Owner][]int {
+	users := map[sandbox.Owner][]int{}
+	for i, t := range found {
+		users[t.Owner] = append(users[t.Owner], i)
+	}
+	return users
+}
+
+// having leaves out threads whose records cannot have a text: most of many, which need not be decoded then.
+func (s threadRecords) having(ctx context.Context, found []ListedThread, text string) ([]ListedThread, error) {
+	want := strings.ToLower(text)
+	quoted, err := json.Marshal(want)
+	if err != nil || want == "" || string(quoted) != `"`+want+`"` { // a record has it in another form
+		return found, nil
+	}
+	users, records := byOwner(found), map[sandbox.Owner]*redis.SliceCmd{}
+	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for o, at := range users {
+			ids := make([]string, len(at))
+			for n, i := range at {
+				ids[n] = found[i].ID
+			}
+			records[o] = p.HMGet(ctx, threadsKey(o), ids...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, failure(err)
+	}
+	kept := make([]bool, len(found))
+	for o, at := range users {
+		for n, i := range at {
+			record, _ := records[o].Val()[n].(string)
+			kept[i] = strings.Contains(strings.ToLower(record), want)
+		}
+	}
+	return keep(found, kept), nil
+}
+
+func keep(found []ListedThread, kept []bool) []ListedThread {
 	page := found[:0]
 	for i, t := range found {
 		if kept[i] {
 			page = append(page, t)
 		}
 	}
-	return page, nil
+	return page
 }
 
 // score reads a time of activity, or a size; 0: there is none.

@@ -122,6 +122,53 @@ func testLatest(t *testing.T, s *Store) {
 	}
 }
 
+// testLatestAtOnce: threads of one millisecond have an order, and each is in one page.
+func testLatestAtOnce(t *testing.T, s *Store) {
+	var want []string
+	for i := range 70 {
+		id := fmt.Sprintf("t%02d", i)
+		makeThread(t, s, ann, id, t0)
+		want = append(want, "ann/"+id)
+	}
+	makeThread(t, s, ann, "later", t0.Add(time.Hour))
+	makeThread(t, s, ann, "earlier", t0.Add(-time.Hour))
+	slices.Reverse(want)
+	want = slices.Concat([]string{"ann/later"}, want, []string{"ann/earlier"})
+	for _, limit := range []int{1, 7, 30, 71, 72, 100} {
+		if got := latestOf(t, s, ThreadQuery{Owner: ann}, limit, func(int) {}); got != strings.Join(want, " ") {
+			t.Errorf("pages of %d: %s", limit, got)
+		}
+	}
+}
+
+// testThreadsByText: a list for a text leaves out what cannot have it, and nothing that has it, however it is written in a record.
+func testThreadsByText(t *testing.T, s *Store) {
+	texts := map[string]string{"plain": "Sales", "quoted": `say "hi"`, "tags": "<b>&", "folded": "ÄRGER", "lines": "a\nb", "back": `c:\dir`}
+	for id, text := range texts {
+		_, err := s.ChangeThread(t.Context(), sandbox.Thread{Owner: ann, ID: id}, func(info *sandbox.ThreadInfo, _ bool) error {
+			info.Labels, info.LastActiveAt = map[string]string{"for": text}, t0
+			return nil
+		})
+		must(t, err)
+	}
+	for id, text := range texts {
+		for _, want := range []string{id, text, strings.ToUpper(text), strings.ToLower(text)} {
+			got := latestOf(t, s, ThreadQuery{Owner: ann, Text: want}, 10, func(int) {})
+			if !strings.Contains(got, "ann/"+id) {
+				t.Errorf("%q: %s", want, got)
+			}
+		}
+	}
+	for want, ids := range map[string]string{"sALEs": "ann/plain", "nowhere": "", "ärger": "ann/folded"} {
+		if got := latestOf(t, s, ThreadQuery{Owner: ann, Text: want}, 10, func(int) {}); got != ids {
+			t.Errorf("%q: %q, want %q", want, got, ids)
+		}
+	}
+	if got := latestOf(t, s, ThreadQuery{Owner: sandbox.Owner{Tenant: ann.Tenant}, Text: "sales"}, 1, func(int) {}); got != "ann/plain" {
+		t.Errorf("of the tenant, in pages of one: %s", got)
+	}
+}
+
 // TestActivityOfOlderThreads: a list by activity has the threads that an older server made, also beside those of a newer one.
 func TestActivityOfOlderThreads(t *testing.T) {
 	t.Parallel()

@@ -82,30 +82,30 @@ for i = 1, #ids do
 end
 return {ids, records, active, used}`)
 
-// Highest answers the members behind a place, the one with the highest score first, and their scores. The place is
-// ARGV[1] and ARGV[2], a score and a member, which may have moved or gone since; without a member it is the highest
-// score that is wanted, or nothing.
+// Highest answers the members behind a place, the one with the highest score first, and their scores: ARGV[3] of them, fewer at
+// the end. The place is ARGV[1] and ARGV[2], a score and a member, which may have moved or gone since; without a member it is
+// the highest score that is wanted, or nothing. Members of the score of the place are read once more, as a rule that one. Lua
+// compares texts as the locale of Redis says, and a sorted set by their bytes.
 var Highest = redis.NewScript(`
-local from = 0
-if ARGV[2] ~= '' then
-  local now = redis.call('ZSCORE', KEYS[1], ARGV[2])
-  if now and tonumber(now) == tonumber(ARGV[1]) then
-    from = redis.call('ZREVRANK', KEYS[1], ARGV[2]) + 1
-  else
-    from = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[1], '+inf')
-    local to = from + redis.call('ZCOUNT', KEYS[1], ARGV[1], ARGV[1])
-    while from < to do
-      local mid = math.floor((from + to) / 2)
-      if redis.call('ZREVRANGE', KEYS[1], mid, mid)[1] >= ARGV[2] then from = mid + 1 else to = mid end
+local function less(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+local max = ARGV[1] == '' and '+inf' or ARGV[1]
+local wanted, from, members, scores = tonumber(ARGV[3]), 0, {}, {}
+while #members < wanted do
+  local count = wanted - #members + 16
+  local rows = redis.call('ZREVRANGEBYSCORE', KEYS[1], max, '-inf', 'WITHSCORES', 'LIMIT', from, count)
+  for i = 1, #rows, 2 do
+    if #members < wanted and (ARGV[2] == '' or tonumber(rows[i + 1]) < tonumber(ARGV[1]) or less(rows[i], ARGV[2])) then
+      members[#members + 1] = rows[i]
+      scores[#scores + 1] = rows[i + 1]
     end
   end
-elseif ARGV[1] ~= '' then
-  from = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[1], '+inf')
-end
-local rows = redis.call('ZREVRANGE', KEYS[1], from, from + ARGV[3] - 1, 'WITHSCORES')
-local members, scores = {}, {}
-for i = 1, #rows, 2 do
-  members[#members + 1] = rows[i]
-  scores[#scores + 1] = rows[i + 1]
+  if #rows < 2 * count then break end
+  from = from + count
 end
 return {members, scores}`)
