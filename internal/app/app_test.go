@@ -105,3 +105,23 @@ func TestClose(t *testing.T) {
 		t.Errorf("%v, %v", err, order)
 	}
 }
+
+// TestSharedDataFolder: a folder of all users keeps its mode.
+func TestSharedDataFolder(t *testing.T) {
+	t.Parallel()
+	shared := filepath.Join(t.TempDir(), "shared")
+	if err := errors.Join(os.Mkdir(shared, 0o700), os.Chmod(shared, 0o777|os.ModeSticky)); err != nil { //nolint:gosec // as /tmp
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	cfg.Data, cfg.Driver, cfg.Docker.Address = shared, "docker", filepath.Join(t.TempDir(), "none.sock")
+	cfg.Listen = "127.0.0.1:0"
+	_, err := New(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "name a folder of Skerry's own, as "+shared+"/skerry") {
+		t.Errorf("%v", err)
+	}
+	info, err := os.Stat(shared)
+	if left, _ := os.ReadDir(shared); err != nil || info.Mode().Perm() != 0o777 || len(left) != 0 {
+		t.Errorf("mode %v, %d entries, %v", info.Mode(), len(left), err)
+	}
+}

@@ -94,10 +94,22 @@ func (d *dataFolder) alone() bool {
 	return err == nil && len(others) == 0
 }
 
+// MakeData makes a data folder that is missing. It refuses one that all users of the host share, as /tmp: what belongs to the
+// server there would change for all of them, its mode first.
+func MakeData(dir string) error {
+	if info, err := os.Stat(dir); err == nil && info.Mode()&os.ModeSticky != 0 {
+		return fmt.Errorf("data folder: all users of this machine share %s; name a folder of Skerry's own, as %s", dir, filepath.Join(dir, "skerry"))
+	}
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
+}
+
 // openData makes the data folder ours: with a state of its own no other server may use it at the same time.
 func (b *builder) openData(ctx context.Context) (*dataFolder, error) {
-	if err := os.MkdirAll(b.cfg.Data, 0o711); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+	if err := MakeData(b.cfg.Data); err != nil {
+		return nil, err
 	}
 	// Sandboxes and MCP servers pass through it with uids of their own; only root lists it.
 	if err := os.Chmod(b.cfg.Data, 0o711); err != nil { //nolint:gosec // see above

@@ -24,7 +24,7 @@ func storeKey(ctx context.Context, k auth.Key, data, redis string) (string, erro
 		cfg.Data = data
 	}
 	if redis == "" {
-		if err := os.MkdirAll(cfg.Data, 0o711); err != nil {
+		if err := app.MakeData(cfg.Data); err != nil {
 			return "", err
 		}
 		lock, err := app.LockData(cfg.Data, false)
