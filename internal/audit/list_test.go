@@ -295,3 +295,19 @@ func TestFollow(t *testing.T) {
 		wantKind(t, l.Follow(t.Context(), Filter{Tenant: "acme"}, "x", nil), sandbox.Invalid)
 	})
 }
+
+// TestFoundTextIsNotHeldBack: a page of a rare text ends soon after its first record, any other when it is full or took long.
+func TestFoundTextIsNotHeldBack(t *testing.T) {
+	t.Parallel()
+	text, user := &rowQuery{selector: newSelector(Filter{Text: "x"})}, &rowQuery{selector: newSelector(Filter{User: "u"})}
+	for _, c := range []struct {
+		q     *rowQuery
+		spent time.Duration
+		items int
+		want  bool
+	}{{text, foundTimeout / 2, 1, false}, {text, 2 * foundTimeout, 1, true}, {text, 2 * foundTimeout, 0, false}, {text, listTimeout + 1, 0, true}, {user, 2 * foundTimeout, 1, false}} {
+		if got := c.q.late(time.Now().Add(-c.spent), c.items); got != c.want {
+			t.Errorf("%q after %v with %d: %v", c.q.f.Text, c.spent, c.items, got)
+		}
+	}
+}

@@ -26,7 +26,9 @@ const (
 	maxPrints  = 200_000
 	// flushTimeout is how long List waits for the newest records.
 	flushTimeout = 500 * time.Millisecond
+	// listTimeout is how long List looks, and foundTimeout how long it looks on for a text when it has found some.
 	listTimeout  = 2 * time.Second
+	foundTimeout = 200 * time.Millisecond
 )
 
 // view is where List and Follow look: the streams in Redis (redisView), or the segments of this data folder (rowIndex).
@@ -86,8 +88,8 @@ func (l *Log) Flush(ctx context.Context) error { return l.view().flush(ctx) }
 
 // List returns records of a tenant, of all servers that share a Redis, newest first. They match every field
 // of f that is not empty, from Since on and before Until. A Tenant of "" stands for records that name none.
-// next is "" at the end. One call reads at most 50,000 records. So a page of a rare text may be shorter than
-// Limit, even empty, and have a next. Records that arrive meanwhile change no later page. Without Redis,
+// next is "" at the end. One call reads at most 50,000 records, and one that has found a text looks on for a
+// fifth of a second only. So a page of a rare text may be shorter than Limit, even empty, and have a next. Records that arrive meanwhile change no later page. Without Redis,
 // List reads the records of the data folder, of all its writers; with Redis, the records that it keeps
 // (Options.Keep). Invalid: a bad limit, cursor, tenant or text; Unavailable: Redis does not answer, or the
 // files are still being indexed.

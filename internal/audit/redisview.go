@@ -166,7 +166,12 @@ func entryKey(entry string) (key uint64) {
 // list looks in the best list, or in the stream when f asks for nothing that is indexed.
 func (v *redisView) list(ctx context.Context, f Filter) (items []Record, next string, err error) {
 	items = []Record{}
-	next, err = v.search(ctx, f, time.Now().Add(listTimeout), func(r Record) (full bool) {
+	now := time.Now()
+	deadline, found := now.Add(listTimeout), now.Add(listTimeout)
+	if f.Text != "" {
+		found = now.Add(foundTimeout)
+	}
+	next, err = v.search(ctx, f, deadline, found, func(r Record) (full bool) {
 		items = append(items, r)
 		return len(items) == f.Limit
 	})
@@ -176,7 +181,7 @@ func (v *redisView) list(ctx context.Context, f Filter) (items []Record, next st
 // count reads what list would. A Redis does not count by values, so a summary of very many records is of the newest ones.
 func (v *redisView) count(ctx context.Context, f Filter, c *summary.Counter, deadline time.Time) (since int64, err error) {
 	f.Limit = DefaultListed // how much is asked for at first
-	next, err := v.search(ctx, f, deadline, func(r Record) (full bool) {
+	next, err := v.search(ctx, f, deadline, deadline, func(r Record) (full bool) {
 		countRecord(c, r)
 		return false
 	})
@@ -187,9 +192,14 @@ func (v *redisView) count(ctx context.Context, f Filter, c *summary.Counter, dea
 	return int64(streamKey(next)/perMilli) + streamEpoch + 1, nil
 }
 
-// search calls keep with the records that match f, newest first, until there is enough. next goes on behind them.
-func (v *redisView) search(ctx context.Context, f Filter, deadline time.Time, keep func(Record) (full bool)) (next string, err error) {
-	q := &redisQuery{redisView: v, selector: newSelector(f), keep: keep, deadline: deadline}
+// search calls keep with the records that match f, newest first, until there is enough, or until the deadline: found is that of
+// a search which has kept one. next goes on behind them.
+func (v *redisView) search(ctx context.Context, f Filter, deadline, found time.Time, keep func(Record) (full bool)) (next string, err error) {
+	q := &redisQuery{redisView: v, selector: newSelector(f), deadline: deadline}
+	q.keep = func(r Record) bool {
+		q.deadline = found
+		return keep(r)
+	}
 	at := uint64(1) << 53
 	if f.Cursor != "" {
 		at = streamKey(f.Cursor)

@@ -69,6 +69,7 @@ type rowQuery struct {
 	since, until uint64 // Unix ms, 0 = none
 	open         map[string]*os.File
 	rows, read   int // how many were looked at
+	line         []byte
 }
 
 func newRowQuery(f Filter) *rowQuery {
@@ -111,11 +112,12 @@ func (q *rowQuery) fetch(f *rowFile, row []byte) (Record, bool) {
 		}
 		q.open[f.seg.Path] = file
 	}
-	line := make([]byte, min(little.Uint32(row[rowSize:]), segment.MaxLine))
-	if _, err := file.ReadAt(line, int64(little.Uint64(row[rowOffset:]))); err != nil {
+	size := int(min(little.Uint32(row[rowSize:]), segment.MaxLine))
+	q.line = slices.Grow(q.line[:0], size)[:size] // a record keeps nothing of it
+	if _, err := file.ReadAt(q.line, int64(little.Uint64(row[rowOffset:]))); err != nil {
 		return Record{}, false
 	}
-	r, ok := q.record(line)
+	r, ok := q.record(q.line)
 	return r, ok && r.Tenant == q.f.Tenant
 }
 
@@ -207,7 +209,7 @@ func (x *rowIndex) list(ctx context.Context, f Filter) (items []Record, next str
 		}
 	}
 	items = []Record{}
-	deadline := time.Now().Add(listTimeout)
+	began := time.Now()
 	for len(readers) > 0 {
 		// The writer whose next row is the newest, as long as it is.
 		slices.SortFunc(readers, func(a, b *rowReader) int { return b.place().compare(a.place()) })
@@ -219,11 +221,17 @@ func (x *rowIndex) list(ctx context.Context, f Filter) (items []Record, next str
 		if !more {
 			readers = readers[1:]
 		}
-		if len(readers) > 0 && (len(items) == f.Limit || q.read >= maxScanned || q.rows >= maxRows || time.Now().After(deadline) || ctx.Err() != nil) {
+		if len(readers) > 0 && (len(items) == f.Limit || q.read >= maxScanned || q.rows >= maxRows || q.late(began, len(items)) || ctx.Err() != nil) {
 			return items, last.String(), ctx.Err()
 		}
 	}
 	return items, "", nil
+}
+
+// late tells whether a page has taken long enough: one that has something is not held back for more of a rare text.
+func (q *rowQuery) late(began time.Time, items int) bool {
+	spent := time.Since(began)
+	return spent > listTimeout || items > 0 && q.f.Text != "" && spent > foundTimeout
 }
 
 // run takes rows of one writer until one lies before bound, or enough is done. last is the last row that was looked at;
