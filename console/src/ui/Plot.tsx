@@ -28,8 +28,9 @@ export interface PlotProps {
   onSelect?: (from: number, until: number) => void;
 }
 
-// uPlot is loaded with the first plot.
-const Canvas = lazy(() => import("./PlotCanvas"));
+// uPlot comes with the first page that has a plot, while the page asks for its numbers.
+const canvas = import("./PlotCanvas");
+const Canvas = lazy(() => canvas);
 
 const plain = (n: number) => n.toLocaleString();
 

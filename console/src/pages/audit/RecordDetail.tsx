@@ -9,13 +9,22 @@ import { bytes, duration } from "../../ui/format";
 import { Shown } from "../../ui/Shown";
 import { Skeleton } from "../../ui/Skeleton";
 import { Ended } from "./Ended";
-import { findNode, first, related, treeOf, type FullRecord, type Node } from "./records";
+import { findNode, first, named, related, treeOf, type FullRecord, type Node } from "./records";
 import type { AuditSearch, FieldName } from "./route";
 
 export function RecordDetail({ id, search }: { id: string; search: AuditSearch }) {
   // A request may still be going on.
-  const found = useQuery({ queryKey: ["audit", "record", id], queryFn: ({ signal }) => related(id, signal), refetchInterval: search.live === true ? 5_000 : false });
-  const tree = useMemo(() => treeOf(found.data?.records ?? []), [found.data]);
+  const refetchInterval = search.live === true ? 5_000 : false;
+  const own = useQuery({ queryKey: ["audit", "record", id], queryFn: ({ signal }) => named(id, signal), refetchInterval });
+  const known = own.data;
+  const all = useQuery({
+    queryKey: ["audit", "request", id],
+    queryFn: ({ signal }) => related(id, known ?? { records: [], whole: true }, signal),
+    enabled: known !== undefined,
+    refetchInterval,
+  });
+  const found = all.data ?? known;
+  const tree = useMemo(() => treeOf(found?.records ?? []), [found]);
   const node = useMemo(() => findNode(tree, id), [tree, id]);
   const root = useMemo(() => tree.find((n) => findNode([n], id) !== undefined), [tree, id]);
   return (
@@ -26,9 +35,9 @@ export function RecordDetail({ id, search }: { id: string; search: AuditSearch }
           Close
         </Link>
       </div>
-      {found.isPending && <Skeleton rows={5} label="The record is loading" />}
-      {found.isError && <Failure error={found.error} what="The record cannot be shown" />}
-      {found.isSuccess && node === undefined && (
+      {own.isPending && <Skeleton rows={5} label="The record is loading" />}
+      {own.isError && <Failure error={own.error} what="The record cannot be shown" />}
+      {own.isSuccess && node === undefined && (
         <Empty title="There is no such record">
           <p>It is another user&apos;s, or Redis does not keep it any more.</p>
         </Empty>
@@ -36,11 +45,13 @@ export function RecordDetail({ id, search }: { id: string; search: AuditSearch }
       {node !== undefined && (
         <div className="audit-facts" tabIndex={0} role="group" aria-label="What the record says">
           <Facts node={node} />
-          {root !== undefined && (
+          {all.isPending && <Skeleton rows={3} label="The rest of the request is loading" />}
+          {all.isError && <Failure error={all.error} what="The rest of the request cannot be shown" />}
+          {all.isSuccess && root !== undefined && (
             <>
               <h3>The whole request</h3>
               <Branch nodes={[root]} selected={node.id} />
-              {found.data?.whole === false && <p className="note">It has more records than are shown.</p>}
+              {all.data.whole === false && <p className="note">It has more records than are shown.</p>}
             </>
           )}
           <Stored node={node} />

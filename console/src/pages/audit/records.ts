@@ -168,26 +168,53 @@ async function all(filter: Query, signal: AbortSignal, into: Map<string, FullRec
 
 export interface Related {
   records: FullRecord[];
-  record: FullRecord | undefined;
   whole: boolean;
 }
 
-/** A record with all that belongs to its request, as far as the caller may see it. */
-export async function related(id: string, signal: AbortSignal): Promise<Related> {
-  const found = new Map<string, FullRecord>();
+/** Records by a part of what belongs to one request. */
+class Found {
+  readonly byId = new Map<string, FullRecord>();
+  whole = true;
+  readonly signal: AbortSignal;
+
+  constructor(signal: AbortSignal) {
+    this.signal = signal;
+  }
+
+  async add(filter: Query): Promise<void> {
+    if (!(await all(filter, this.signal, this.byId))) this.whole = false;
+  }
+
+  related(): Related {
+    return { records: [...this.byId.values()].sort((a, b) => (a.time < b.time ? 1 : -1)), whole: this.whole };
+  }
+}
+
+/** A record with those that name it, as far as the caller may see them: what there is to read about it at once. */
+export async function named(id: string, signal: AbortSignal): Promise<Related> {
   const made = madeAt(id);
   const minute = 60_000;
+  const found = new Found(signal);
   // A search for text reads all records of its span of time, so the span is as short as can be.
-  let whole = await all({ q: id, ...(made === undefined ? {} : { since: at(made - minute), until: at(made + minute) }) }, signal, found);
-  const record = found.get(id);
-  if (record === undefined) return { records: [], record, whole };
+  await found.add({ q: id, ...(made === undefined ? {} : { since: at(made - minute), until: at(made + minute) }) });
+  return found.related();
+}
+
+/** The records that `named` found, with all that belongs to the request of one of them, as far as the caller may see it. */
+export async function related(id: string, known: Related, signal: AbortSignal): Promise<Related> {
+  const record = known.records.find((r) => r.id === id);
+  if (record === undefined) return known;
+  const found = new Found(signal);
+  found.whole = known.whole;
+  for (const r of known.records) found.byId.set(r.id, r);
   const when = Date.parse(record.time);
   // Records of a thread are found by an index.
-  const near = record.thread === undefined ? { since: at(when - 5 * minute), until: at(when + 5 * minute) } : { thread: record.thread, since: at(when - hour), until: at(when + 24 * hour) };
-  const execs = new Set([...found.values()].flatMap((r) => (r.exec === undefined ? [] : [r.exec])));
-  for (const exec of [...execs].slice(0, 4)) whole = (await all({ exec }, signal, found)) && whole;
-  if (record.request_id !== undefined) whole = (await all({ q: record.request_id, ...near }, signal, found)) && whole;
+  const near = record.thread === undefined ? { since: at(when - 5 * 60_000), until: at(when + 5 * 60_000) } : { thread: record.thread, since: at(when - hour), until: at(when + 24 * hour) };
+  const execs = new Set(known.records.flatMap((r) => (r.exec === undefined ? [] : [r.exec])));
+  const wanted: Query[] = [...execs].slice(0, 4).map((exec) => ({ exec }));
+  if (record.request_id !== undefined) wanted.push({ q: record.request_id, ...near });
   const up = record.parent;
-  if (up !== undefined && !found.has(up)) whole = (await all({ q: up, ...near }, signal, found)) && whole;
-  return { records: [...found.values()].sort((a, b) => (a.time < b.time ? 1 : -1)), record, whole };
+  if (up !== undefined && !found.byId.has(up)) wanted.push({ q: up, ...near });
+  await Promise.all(wanted.map((filter) => found.add(filter)));
+  return found.related();
 }

@@ -26,7 +26,8 @@ interface ThreadPage {
 }
 
 const perPage = 200;
-// The server looks at 10,000 threads a request, so a page can be short, even empty, while more follow.
+// The server looks at 10,000 threads a request, for a text at 50,000: a page can be short, even empty, while more follow. What is
+// found is shown at once; the list asks for more as long as it has room.
 const mostPagesAtOnce = 10;
 
 const hour = 3_600_000;
@@ -49,7 +50,7 @@ async function load(search: ThreadsSearch, user: string, cursor: string | undefi
   const order = sort === undefined || (sort === "thread_id" && user === "*") ? "last_active_at" : sort;
   const query = { ...rest, user, ...(age === undefined ? {} : bounds[age](Date.now())), min_disk_mib: disk, sort: order, limit: perPage };
   const out: ThreadPage = { items: [] };
-  for (let i = 0; i < mostPagesAtOnce && out.items.length < perPage; i++) {
+  for (let i = 0; i < mostPagesAtOnce && out.items.length === 0; i++) {
     const page = await session.client.call<ThreadPage>({ method: "GET", path: "/api/threads", query: { ...query, cursor } }, { signal });
     out.items.push(...page.items);
     if (page.total !== undefined) out.total = page.total;
