@@ -12,11 +12,12 @@ const (
 	// listLength is the length of a page of threads when none is asked for.
 	listLength = 100
 	// listStep is how many threads are read at once, and sortedStep how many of a list by activity or size, each read of which
-	// costs the embedded state a sort. listScanned is how many one call looks at, and textScanned how many when most of them
-	// are left out before they are decoded.
+	// costs the embedded state a sort. listScanned is how many one call looks at. textStep and textScanned are those of such a
+	// list for a text, which leaves out most threads before they are decoded.
 	listStep    = 500
-	sortedStep  = 10_000
+	sortedStep  = 5_000
 	listScanned = 10_000
+	textStep    = 25_000
 	textScanned = 50_000
 )
 
@@ -33,15 +34,15 @@ func (u *Threads) Threads(ctx context.Context, c sandbox.Caller, f sandbox.Threa
 			return list, err
 		}
 	}
-	cursor, most := f.Cursor, listScanned
-	if q.Text != "" && (q.Latest || q.Largest) {
-		most = textScanned
+	cursor, step, most := f.Cursor, listStep, listScanned
+	switch sorted := f.Latest || f.Largest; {
+	case sorted && f.Text != "":
+		step, most = textStep, textScanned
+	case sorted:
+		step = sortedStep
 	}
 	for scanned := 0; scanned < most; {
-		count := listStep
-		if f.Latest || f.Largest {
-			count = sortedStep
-		}
+		count := step
 		if f.All() { // what is read is what is shown
 			count = min(count, f.Limit-len(list.Items))
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,21 +150,14 @@ func (s threadRecords) highest(ctx context.Context, q ThreadQuery, cursor string
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	key, least := q.set()
-	lists, err := threadscripts.Highest.Run(ctx, s.rdb, []string{key}, at, member, count+1).Slice()
+	rows, err := s.behind(ctx, key, at, member, count+1)
 	if err != nil {
 		return nil, "", failure(err)
 	}
-	members, err := stringList(lists, 0)
-	if err != nil {
-		return nil, "", err
-	}
-	scores, err := stringList(lists, 1)
-	if err != nil || len(scores) != len(members) {
-		return nil, "", errShape
-	}
 	found := make([]ListedThread, 0, count)
-	for i, m := range members {
-		n := score(scores[i])
+	for i, row := range rows {
+		m, _ := row.Member.(string)
+		n := int64(row.Score)
 		if n < least {
 			break
 		}
@@ -186,6 +180,31 @@ func (s threadRecords) highest(ctx context.Context, q ThreadQuery, cursor string
 	}
 	page, err = s.readListed(ctx, found)
 	return page, next, err
+}
+
+// behind returns members of a sorted set behind a place, the one with the highest score first: want of them, fewer at the end. The
+// place is a score and a member, which may have moved or gone since; without a member it is the highest score that is wanted, or
+// nothing. Members of the score of the place are read once more, as a rule that one.
+func (s threadRecords) behind(ctx context.Context, key, at, member string, want int) (rows []redis.Z, err error) {
+	by := redis.ZRangeBy{Min: "-inf", Max: cmp.Or(at, "+inf")}
+	place, _ := strconv.ParseFloat(at, 64) // "": no member, so it does not count
+	for len(rows) < want {
+		by.Count = int64(want - len(rows) + 16)
+		more, err := s.rdb.ZRevRangeByScoreWithScores(ctx, key, &by).Result()
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range more {
+			if m, _ := row.Member.(string); len(rows) < want && (member == "" || row.Score < place || m < member) {
+				rows = append(rows, row)
+			}
+		}
+		if int64(len(more)) < by.Count {
+			break
+		}
+		by.Offset += by.Count
+	}
+	return rows, nil
 }
 
 // place is where a list by activity or size goes on: behind a score and a member of it, or at a time.

@@ -81,31 +81,3 @@ for i = 1, #ids do
   active[i] = redis.call('ZSCORE', KEYS[3], ids[i]) or ''
 end
 return {ids, records, active, used}`)
-
-// Highest answers the members behind a place, the one with the highest score first, and their scores: ARGV[3] of them, fewer at
-// the end. The place is ARGV[1] and ARGV[2], a score and a member, which may have moved or gone since; without a member it is
-// the highest score that is wanted, or nothing. Members of the score of the place are read once more, as a rule that one. Lua
-// compares texts as the locale of Redis says, and a sorted set by their bytes.
-var Highest = redis.NewScript(`
-local function less(a, b)
-  for i = 1, math.min(#a, #b) do
-    local x, y = string.byte(a, i), string.byte(b, i)
-    if x ~= y then return x < y end
-  end
-  return #a < #b
-end
-local max = ARGV[1] == '' and '+inf' or ARGV[1]
-local wanted, from, members, scores = tonumber(ARGV[3]), 0, {}, {}
-while #members < wanted do
-  local count = wanted - #members + 16
-  local rows = redis.call('ZREVRANGEBYSCORE', KEYS[1], max, '-inf', 'WITHSCORES', 'LIMIT', from, count)
-  for i = 1, #rows, 2 do
-    if #members < wanted and (ARGV[2] == '' or tonumber(rows[i + 1]) < tonumber(ARGV[1]) or less(rows[i], ARGV[2])) then
-      members[#members + 1] = rows[i]
-      scores[#scores + 1] = rows[i + 1]
-    end
-  end
-  if #rows < 2 * count then break end
-  from = from + count
-end
-return {members, scores}`)
