@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -310,4 +311,17 @@ func TestFoundTextIsNotHeldBack(t *testing.T) {
 			t.Errorf("%q after %v with %d: %v", c.q.f.Text, c.spent, c.items, got)
 		}
 	}
+}
+
+// FuzzContainsLower: a text is found in a line as in the line's small letters.
+func FuzzContainsLower(f *testing.F) {
+	for _, seed := range [][2]string{{"a Report-777 b", "report-777"}, {"xx", "xxx"}, {"", "a"}, {"aaab", "aab"}, {"\u212aill", "kill"}, {"\u212a-1", "k-1"}, {"\u0130-1", "i-1"}, {"1-1-2", "1-2"}, {"ÄB", "ä"}, {"\xff-\xff", "-"}, {"ab", ""}} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, line, text string) {
+		lower := bytes.ToLower([]byte(text))
+		if got, want := containsLower([]byte(line), lower), bytes.Contains(bytes.ToLower([]byte(line)), lower); got != want {
+			t.Errorf("%q in %q: %v, want %v", lower, line, got, want)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/summary"
@@ -181,13 +182,53 @@ func newSelector(f Filter) selector {
 func (s selector) record(line []byte) (r Record, ok bool) {
 	// Most lines that do not have the text need no reading. The text of arguments is escaped once more: what is
 	// escaped in either is read in any case.
-	if s.text != nil && !bytes.Contains(s.text, []byte(`\`)) && !bytes.Contains(bytes.ToLower(line), s.text) {
+	if s.text != nil && !bytes.Contains(s.text, []byte(`\`)) && !containsLower(line, s.text) {
 		return r, false
 	}
 	if json.Unmarshal(line, &r) != nil {
 		return Record{}, false
 	}
 	return r, s.f.matches(r)
+}
+
+// containsLower reports whether line has text in it, which has small letters, whatever the case of line.
+func containsLower(line, text []byte) bool {
+	for _, b := range text {
+		if b >= utf8.RuneSelf {
+			return bytes.Contains(bytes.ToLower(line), text)
+		}
+	}
+	// The byte of text that can be looked for at once: none but a letter has two forms.
+	at := bytes.IndexFunc(text, func(r rune) bool { return r < 'a' || r > 'z' })
+	if at < 0 || bytes.Contains(line, kelvin) || bytes.Contains(line, dottedI) {
+		return bytes.Contains(bytes.ToLower(line), text)
+	}
+	for from := at; from <= len(line)-(len(text)-at); from++ {
+		n := bytes.IndexByte(line[from:len(line)-(len(text)-at)+1], text[at])
+		if n < 0 {
+			return false
+		}
+		from += n
+		if lowerEqual(line[from-at:from-at+len(text)], text) {
+			return true
+		}
+	}
+	return false
+}
+
+// The signs outside of ASCII whose small letters, k and i, are in it.
+var kelvin, dottedI = []byte("\u212a"), []byte("\u0130")
+
+func lowerEqual(s, lower []byte) bool {
+	for i, b := range s {
+		if b >= 'A' && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		if b != lower[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // prints are short hashes of the fields that are indexed: an index holds them, and a record that seems to match by them is
