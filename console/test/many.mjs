@@ -1,7 +1,7 @@
 // How soon pages answer with many threads and a long audit log: console/test/many.sh starts the server. Prints figures, and
 // fails on what is no matter of speed.
 import assert from "node:assert/strict";
-import { adminKey, api, browser, keyFor, login, open, server } from "./browser.mjs";
+import { adminKey, api, browser, keyFor, login, open, put, server } from "./browser.mjs";
 
 const total = Number(process.env.SKERRY_MANY);
 const records = Number(process.env.SKERRY_BENCH_RECORDS);
@@ -64,7 +64,7 @@ await first("audit: one record", `/ui/audit?record=${calls[0].id}&last=all`, (on
 await first("approvals", "/ui/approvals", (on) => on.getByText("No call waits for an approval").first().waitFor());
 await first("tools", "/ui/tools", (on) => on.getByText("This thread has no MCP server").waitFor());
 await first("skills", "/ui/skills", (on) => on.getByRole("region", { name: "Skills", exact: true }).getByRole("link").first().waitFor());
-await first("plugins", "/ui/plugins", (on) => on.getByText("You have no plugin").waitFor());
+await first("plugins", "/ui/plugins", (on) => on.getByRole("table", { name: "Plugins" }).getByRole("row").nth(1).waitFor());
 await first("policy", "/ui/policy", (on) => on.getByRole("region", { name: "The rules" }).waitFor());
 await first("policy: past calls of a week", "/ui/policy?view=past", (on) => on.getByText(/calls$/).first().waitFor());
 await first("secrets", "/ui/secrets", (on) => on.getByText("There is no secret").waitFor());
@@ -75,7 +75,9 @@ await first("servers", "/ui/servers", (on) => on.getByRole("list", { name: "Serv
 
 const busiest = await open();
 busiest.page.setDefaultTimeout(20_000);
-await login(busiest.page, await keyFor("user-000", "agent"), "/ui/threads");
+const own = await keyFor("user-000", "agent");
+await put("thread-000-00", "/mnt/user-data/workspace/notes.md", "notes", own); // its folders
+await login(busiest.page, own, "/ui/threads");
 await first("thread: its facts", "/ui/threads/thread-000-00", (on) => on.getByText("Last active").waitFor(), busiest.page);
 await first("thread: its timeline of all time", "/ui/threads/thread-000-00/timeline", (on) => on.locator(".waterfall-call, .timeline .empty").first().waitFor(), busiest.page);
 await busiest.close();

@@ -155,13 +155,15 @@ const at = (ms: number) => new Date(Math.max(ms, 0)).toISOString();
 // Of what belongs to one record.
 const mostPages = 5;
 
-async function all(filter: Query, signal: AbortSignal, into: Map<string, FullRecord>): Promise<boolean> {
+/** Reads pages of records until there are no more, or the one that is looked for is there. */
+async function all(filter: Query, signal: AbortSignal, into: Map<string, FullRecord>, looked?: string): Promise<boolean> {
   let cursor: string | undefined;
   for (let page = 0; page < mostPages; page++) {
     const answer = await listRecords({ ...filter, limit: 1000 }, cursor, signal);
     for (const r of answer.items) into.set(r.id, r);
     cursor = answer.next_cursor;
     if (cursor === undefined) return true;
+    if (looked !== undefined && into.has(looked)) return false;
   }
   return false;
 }
@@ -181,8 +183,8 @@ class Found {
     this.signal = signal;
   }
 
-  async add(filter: Query): Promise<void> {
-    if (!(await all(filter, this.signal, this.byId))) this.whole = false;
+  async add(filter: Query, looked?: string): Promise<void> {
+    if (!(await all(filter, this.signal, this.byId, looked))) this.whole = false;
   }
 
   related(): Related {
@@ -190,13 +192,26 @@ class Found {
   }
 }
 
-/** A record with those that name it, as far as the caller may see them: what there is to read about it at once. */
-export async function named(id: string, signal: AbortSignal): Promise<Related> {
+/** Where a record is, and those that name it. A search for text reads all records of its span of time, so the span is short. */
+function about(id: string): Query {
   const made = madeAt(id);
   const minute = 60_000;
+  return { q: id, ...(made === undefined ? {} : { since: at(made - minute), until: at(made + minute) }) };
+}
+
+/** Where the records of the same request are. Those of a thread are found by an index. */
+function near(record: FullRecord): Query {
+  const when = Date.parse(record.time);
+  return record.thread === undefined ? { since: at(when - 5 * 60_000), until: at(when + 5 * 60_000) } : { thread: record.thread, since: at(when - hour), until: at(when + 24 * hour) };
+}
+
+/** A record and its attempt, as far as the caller may see them, with what was read on the way: what there is to show at once. */
+export async function named(id: string, signal: AbortSignal): Promise<Related> {
   const found = new Found(signal);
-  // A search for text reads all records of its span of time, so the span is as short as can be.
-  await found.add({ q: id, ...(made === undefined ? {} : { since: at(made - minute), until: at(made + minute) }) });
+  await found.add(about(id), id);
+  const record = found.byId.get(id);
+  const up = record?.parent;
+  if (record !== undefined && up !== undefined && !found.byId.has(up)) await found.add({ q: up, ...near(record) }, up);
   return found.related();
 }
 
@@ -205,16 +220,12 @@ export async function related(id: string, known: Related, signal: AbortSignal): 
   const record = known.records.find((r) => r.id === id);
   if (record === undefined) return known;
   const found = new Found(signal);
-  found.whole = known.whole;
   for (const r of known.records) found.byId.set(r.id, r);
-  const when = Date.parse(record.time);
-  // Records of a thread are found by an index.
-  const near = record.thread === undefined ? { since: at(when - 5 * 60_000), until: at(when + 5 * 60_000) } : { thread: record.thread, since: at(when - hour), until: at(when + 24 * hour) };
-  const execs = new Set(known.records.flatMap((r) => (r.exec === undefined ? [] : [r.exec])));
+  if (!known.whole) await found.add(about(id)); // those that name it and were not read yet
+  const execs = new Set([...found.byId.values()].flatMap((r) => (r.exec === undefined ? [] : [r.exec])));
   const wanted: Query[] = [...execs].slice(0, 4).map((exec) => ({ exec }));
-  if (record.request_id !== undefined) wanted.push({ q: record.request_id, ...near });
-  const up = record.parent;
-  if (up !== undefined && !found.byId.has(up)) wanted.push({ q: up, ...near });
+  if (record.request_id !== undefined) wanted.push({ q: record.request_id, ...near(record) });
+  if (record.parent !== undefined) wanted.push({ q: record.parent, ...near(record) });
   await Promise.all(wanted.map((filter) => found.add(filter)));
   return found.related();
 }
