@@ -21,6 +21,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/store/format"
 )
 
 // foundation is what the rest of a server stands on: the data folder, the state, the record and the secrets.
@@ -120,7 +121,7 @@ func (b *builder) openData(ctx context.Context) (*dataFolder, error) {
 		return nil, err
 	}
 	b.onClose(lock.Unlock)
-	if err := store.CheckFolder(b.cfg.Data); err != nil {
+	if err := format.CheckFolder(b.cfg.Data); err != nil {
 		return nil, err
 	}
 	peers, err := b.openReplica(ctx)
@@ -189,7 +190,7 @@ func OpenStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *s
 		return store.Open(ctx, o)
 	}
 	if cfg.Redis == "" {
-		if err := store.CheckFolder(cfg.Data); err != nil {
+		if err := format.CheckFolder(cfg.Data); err != nil {
 			return nil, err
 		}
 	}

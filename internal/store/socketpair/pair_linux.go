@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // New makes two connected ends. A write of the server's end never waits: a client sends a pipeline whole before it reads the
@@ -74,10 +72,10 @@ func (s *serverEnd) Write(p []byte) (int, error) {
 // try writes what the kernel has room for.
 func (s *serverEnd) try(p []byte) (n int, err error) {
 	err = s.raw.Write(func(fd uintptr) bool {
-		n, err = unix.Write(int(fd), p)
+		n, err = syscall.Write(int(fd), p)
 		return true // do not wait
 	})
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
 		err = nil
 	}
 	return max(n, 0), err
