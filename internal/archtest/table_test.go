@@ -190,7 +190,7 @@ var table = []row{
 	{"internal/template/sbom", "", "a list of parts is text, whatever printed it"},
 	{"internal/template/contents", "sandbox template/sbom", "it asks images what they are made of; sandboxes are behind an interface that it declares"},
 
-	{"internal/audit", "audit/journal audit/record audit/segment audit/summary platform/lockedfile sandbox store platform/retry audit/verify", "the log stands below the use cases"},
+	{"internal/audit", "audit/journal audit/record audit/segment audit/summary platform/fold platform/lockedfile sandbox store platform/retry audit/verify", "the log stands below the use cases"},
 	{"internal/audit/archive", "platform/lockedfile sandbox platform/s3", "it stores objects, whatever is in them"},
 	{"internal/audit/export", "audit platform/buildinfo sandbox", "a format knows records, not where they come from"},
 	{"internal/audit/record", "sandbox", "a record is a line of text; it knows no file"},
@@ -201,7 +201,7 @@ var table = []row{
 	{"internal/audit/signing", "audit/record platform/keyfile platform/lockedfile audit/verify", "keys and who is believed; the log itself knows only signatures"},
 	{"internal/audit/sink", "audit tools/egress sandbox platform/webhook", "a sink knows records and addresses"},
 
-	{"internal/store", "platform/lockedfile sandbox store/format store/journal store/socketpair store/threadscripts", "state stands below the use cases"},
+	{"internal/store", "platform/fold platform/lockedfile sandbox store/format store/journal store/socketpair store/threadscripts", "state stands below the use cases"},
 	{"internal/store/threadscripts", "sandbox", "scripts know keys as arguments, and no connection"},
 	{"internal/store/journal", "platform/lockedfile sandbox store/groupcommit", "it knows records, not what is in them"},
 	{"internal/store/format", "platform/lockedfile sandbox", "it knows a version, not what has it"},
@@ -219,6 +219,7 @@ var table = []row{
 	{"internal/platform/anchor", "", "it makes connections and knows nothing of what is said on them"},
 	{"internal/platform/boundedproto", "platform/jsonedit", "it decodes messages, whatever they are"},
 	{"internal/platform/boundedregexp", "", "it matches texts, wherever they come from"},
+	{"internal/platform/fold", "", "it compares texts, wherever they come from"},
 	{"internal/platform/buildinfo", "", "it stands below everything"},
 	{"internal/platform/confine", "", "it knows the kernel, not what it confines"},
 	{"internal/platform/deadline", "", "it knows a clock, not what it is for"},

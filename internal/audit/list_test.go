@@ -313,15 +313,42 @@ func TestFoundTextIsNotHeldBack(t *testing.T) {
 	}
 }
 
-// FuzzContainsLower: a text is found in a line as in the line's small letters.
-func FuzzContainsLower(f *testing.F) {
-	for _, seed := range [][2]string{{"a Report-777 b", "report-777"}, {"xx", "xxx"}, {"", "a"}, {"aaab", "aab"}, {"\u212aill", "kill"}, {"\u212a-1", "k-1"}, {"\u0130-1", "i-1"}, {"1-1-2", "1-2"}, {"ÄB", "ä"}, {"\xff-\xff", "-"}, {"ab", ""}} {
-		f.Add(seed[0], seed[1])
+// TestBlock: a line is what stands at its place, in whatever order lines are wanted.
+func TestBlock(t *testing.T) {
+	t.Parallel()
+	text := make([]byte, 5*blockBytes)
+	for i := range text {
+		text[i] = byte(i * 2654435761 >> 16)
 	}
-	f.Fuzz(func(t *testing.T, line, text string) {
-		lower := bytes.ToLower([]byte(text))
-		if got, want := containsLower([]byte(line), lower), bytes.Contains(bytes.ToLower([]byte(line)), lower); got != want {
-			t.Errorf("%q in %q: %v, want %v", lower, line, got, want)
+	path := filepath.Join(t.TempDir(), "segment")
+	must(t, os.WriteFile(path, text, 0o600))
+	file, err := os.Open(path)
+	must(t, err)
+	defer file.Close()
+	other, err := os.Open(path)
+	must(t, err)
+	defer other.Close()
+	var b block
+	want := func(f *os.File, at, size int) {
+		t.Helper()
+		if got, err := b.line(f, int64(at), size); err != nil || !bytes.Equal(got, text[at:at+size]) {
+			t.Fatalf("%d bytes at %d: %v", size, at, err)
 		}
-	})
+	}
+	for at := len(text) - 300; at >= 0; at -= 300 { // backwards, as a search does
+		want(file, at, 300)
+	}
+	for at := 0; at+700 < len(text); at += 700 {
+		want(file, at, 700)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		at := rng.IntN(len(text))
+		want([]*os.File{file, other}[rng.IntN(2)], at, rng.IntN(min(len(text)-at, 2*blockBytes)))
+	}
+	for _, at := range []int64{-1, 1 << 62, 1<<63 - 1, int64(len(text))} {
+		if _, err := b.line(file, at, 300); err == nil {
+			t.Errorf("a line at %d", at)
+		}
+	}
 }

@@ -1,17 +1,16 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"hash/fnv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/summary"
+	"github.com/skerry-sandbox/skerry/internal/platform/fold"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -23,7 +22,7 @@ const (
 	// MaxText is the longest Filter.Text, in bytes.
 	MaxText = 200
 	// maxScanned bounds how many records one call of List reads, and maxPrints how many entries of an index.
-	maxScanned = 50_000
+	maxScanned = 100_000
 	maxPrints  = 200_000
 	// flushTimeout is how long List waits for the newest records.
 	flushTimeout = 500 * time.Millisecond
@@ -89,7 +88,7 @@ func (l *Log) Flush(ctx context.Context) error { return l.view().flush(ctx) }
 
 // List returns records of a tenant, of all servers that share a Redis, newest first. They match every field
 // of f that is not empty, from Since on and before Until. A Tenant of "" stands for records that name none.
-// next is "" at the end. One call reads at most 50,000 records, and one that has found a text looks on for a
+// next is "" at the end. One call reads at most 100,000 records, and one that has found a text looks on for a
 // fifth of a second only. So a page of a rare text may be shorter than Limit, even empty, and have a next. Records that arrive meanwhile change no later page. Without Redis,
 // List reads the records of the data folder, of all its writers; with Redis, the records that it keeps
 // (Options.Keep). Invalid: a bad limit, cursor, tenant or text; Unavailable: Redis does not answer, or the
@@ -166,69 +165,26 @@ func says(r Record, text string) bool {
 // selector picks lines of the log that may match a filter, and reads those.
 type selector struct {
 	f    Filter
-	text []byte // Text as it stands in a line, in small letters
+	text fold.Text // Text as it stands in a line
+	any  bool      // a line may have it in another form, or there is none
 }
 
 func newSelector(f Filter) selector {
-	s := selector{f: f}
-	if f.Text != "" {
-		quoted, _ := json.Marshal(f.Text) // a string is always JSON
-		s.text = bytes.ToLower(quoted[1 : len(quoted)-1])
-	}
-	return s
+	quoted, _ := json.Marshal(f.Text) // a string is always JSON
+	// The text of arguments is escaped once more: what is escaped in either is read in any case.
+	return selector{f: f, text: fold.New(f.Text), any: f.Text == "" || string(quoted) != `"`+f.Text+`"`}
 }
 
 // record reads a line if f selects it.
 func (s selector) record(line []byte) (r Record, ok bool) {
-	// Most lines that do not have the text need no reading. The text of arguments is escaped once more: what is
-	// escaped in either is read in any case.
-	if s.text != nil && !bytes.Contains(s.text, []byte(`\`)) && !containsLower(line, s.text) {
+	// Most lines do not have the text, and need no reading.
+	if !s.any && !s.text.In(string(line)) {
 		return r, false
 	}
 	if json.Unmarshal(line, &r) != nil {
 		return Record{}, false
 	}
 	return r, s.f.matches(r)
-}
-
-// containsLower reports whether line has text in it, which has small letters, whatever the case of line.
-func containsLower(line, text []byte) bool {
-	for _, b := range text {
-		if b >= utf8.RuneSelf {
-			return bytes.Contains(bytes.ToLower(line), text)
-		}
-	}
-	// The byte of text that can be looked for at once: none but a letter has two forms.
-	at := bytes.IndexFunc(text, func(r rune) bool { return r < 'a' || r > 'z' })
-	if at < 0 || bytes.Contains(line, kelvin) || bytes.Contains(line, dottedI) {
-		return bytes.Contains(bytes.ToLower(line), text)
-	}
-	for from := at; from <= len(line)-(len(text)-at); from++ {
-		n := bytes.IndexByte(line[from:len(line)-(len(text)-at)+1], text[at])
-		if n < 0 {
-			return false
-		}
-		from += n
-		if lowerEqual(line[from-at:from-at+len(text)], text) {
-			return true
-		}
-	}
-	return false
-}
-
-// The signs outside of ASCII whose small letters, k and i, are in it.
-var kelvin, dottedI = []byte("\u212a"), []byte("\u0130")
-
-func lowerEqual(s, lower []byte) bool {
-	for i, b := range s {
-		if b >= 'A' && b <= 'Z' {
-			b += 'a' - 'A'
-		}
-		if b != lower[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // prints are short hashes of the fields that are indexed: an index holds them, and a record that seems to match by them is

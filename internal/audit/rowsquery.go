@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -69,7 +70,41 @@ type rowQuery struct {
 	since, until uint64 // Unix ms, 0 = none
 	open         map[string]*os.File
 	rows, read   int // how many were looked at
-	line         []byte
+	block        block
+}
+
+// blockBytes is how much is read at once of a file whose lines are wanted one after the other.
+const blockBytes = 64 << 10
+
+var errShape = errors.New("no row is like this")
+
+// block is a part of a segment that was read.
+type block struct {
+	file  *os.File
+	at    int64
+	bytes []byte
+	last  int64 // where the line begins that was wanted last
+}
+
+// line returns a line of a file, which is good until the next call. Lines come from the end to the beginning, as a rule.
+func (b *block) line(file *os.File, at int64, size int) ([]byte, error) {
+	if at < 0 || at > maxOffset {
+		return nil, errShape
+	}
+	end := at + int64(size)
+	if b.file != file || at < b.at || end > b.at+int64(len(b.bytes)) {
+		n := int64(size)
+		if b.file == file && end <= b.last && b.last-end < blockBytes/16 {
+			n = max(n, min(end, blockBytes))
+		}
+		b.file, b.at, b.bytes = file, end-n, slices.Grow(b.bytes[:0], int(n))[:n]
+		if _, err := file.ReadAt(b.bytes, b.at); err != nil {
+			b.file = nil
+			return nil, err
+		}
+	}
+	b.last = at
+	return b.bytes[at-b.at : end-b.at], nil
 }
 
 func newRowQuery(f Filter) *rowQuery {
@@ -112,12 +147,11 @@ func (q *rowQuery) fetch(f *rowFile, row []byte) (Record, bool) {
 		}
 		q.open[f.seg.Path] = file
 	}
-	size := int(min(little.Uint32(row[rowSize:]), segment.MaxLine))
-	q.line = slices.Grow(q.line[:0], size)[:size] // a record keeps nothing of it
-	if _, err := file.ReadAt(q.line, int64(little.Uint64(row[rowOffset:]))); err != nil {
+	line, err := q.block.line(file, int64(little.Uint64(row[rowOffset:])), int(min(little.Uint32(row[rowSize:]), segment.MaxLine)))
+	if err != nil {
 		return Record{}, false
 	}
-	r, ok := q.record(q.line)
+	r, ok := q.record(line) // which keeps nothing of the line
 	return r, ok && r.Tenant == q.f.Tenant
 }
 

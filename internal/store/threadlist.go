@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/fold"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/journal"
 	"github.com/skerry-sandbox/skerry/internal/store/threadscripts"
@@ -285,11 +286,11 @@ func byOwner(found []ListedThread) map[sandbox.Owner][]int {
 
 // having leaves out threads whose records cannot have a text: most of many, which need not be decoded then.
 func (s threadRecords) having(ctx context.Context, found []ListedThread, text string) ([]ListedThread, error) {
-	want := strings.ToLower(text)
-	quoted, err := json.Marshal(want)
-	if err != nil || want == "" || string(quoted) != `"`+want+`"` { // a record has it in another form
+	quoted, err := json.Marshal(text)
+	if err != nil || text == "" || string(quoted) != `"`+text+`"` { // a record has it in another form
 		return found, nil
 	}
+	want := fold.New(text)
 	users, records := byOwner(found), map[sandbox.Owner]*redis.SliceCmd{}
 	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for o, at := range users {
@@ -308,7 +309,7 @@ func (s threadRecords) having(ctx context.Context, found []ListedThread, text st
 	for o, at := range users {
 		for n, i := range at {
 			record, _ := records[o].Val()[n].(string)
-			kept[i] = strings.Contains(strings.ToLower(record), want)
+			kept[i] = want.In(record)
 		}
 	}
 	return keep(found, kept), nil

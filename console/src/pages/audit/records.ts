@@ -211,7 +211,7 @@ export async function named(id: string, signal: AbortSignal): Promise<Related> {
   await found.add(about(id), id);
   const record = found.byId.get(id);
   const up = record?.parent;
-  if (record !== undefined && up !== undefined && !found.byId.has(up)) await found.add({ q: up, ...near(record) }, up);
+  if (record !== undefined && up !== undefined && !found.byId.has(up)) await found.add(record.exec === undefined ? { q: up, ...near(record) } : { exec: record.exec }, up);
   return found.related();
 }
 
@@ -221,9 +221,9 @@ export async function related(id: string, known: Related, signal: AbortSignal): 
   if (record === undefined) return known;
   const found = new Found(signal);
   for (const r of known.records) found.byId.set(r.id, r);
-  if (!known.whole) await found.add(about(id)); // those that name it and were not read yet
-  const execs = new Set([...found.byId.values()].flatMap((r) => (r.exec === undefined ? [] : [r.exec])));
+  const execs = new Set(known.records.flatMap((r) => (r.exec === undefined ? [] : [r.exec])));
   const wanted: Query[] = [...execs].slice(0, 4).map((exec) => ({ exec }));
+  if (!known.whole) wanted.push(about(id)); // those that name it and were not read yet
   if (record.request_id !== undefined) wanted.push({ q: record.request_id, ...near(record) });
   if (record.parent !== undefined) wanted.push({ q: record.parent, ...near(record) });
   await Promise.all(wanted.map((filter) => found.add(filter)));
