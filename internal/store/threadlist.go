@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -284,35 +285,40 @@ func byOwner(found []ListedThread) map[sandbox.Owner][]int {
 	return users
 }
 
+// havingStep bounds the records that having holds: one may have 10 KiB of labels.
+const havingStep = 2000
+
 // having leaves out threads whose records cannot have a text: most of many, which need not be decoded then.
 func (s threadRecords) having(ctx context.Context, found []ListedThread, text string) ([]ListedThread, error) {
 	quoted, err := json.Marshal(text)
 	if err != nil || text == "" || string(quoted) != `"`+text+`"` { // a record has it in another form
 		return found, nil
 	}
-	want := fold.New(text)
-	users, records := byOwner(found), map[sandbox.Owner]*redis.SliceCmd{}
-	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for o, at := range users {
-			ids := make([]string, len(at))
-			for n, i := range at {
-				ids[n] = found[i].ID
+	want, page := fold.New(text), found[:0]
+	for some := range slices.Chunk(found, havingStep) {
+		users, records, kept := byOwner(some), map[sandbox.Owner]*redis.SliceCmd{}, make([]bool, len(some))
+		_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for o, at := range users {
+				ids := make([]string, len(at))
+				for n, i := range at {
+					ids[n] = some[i].ID
+				}
+				records[o] = p.HMGet(ctx, threadsKey(o), ids...)
 			}
-			records[o] = p.HMGet(ctx, threadsKey(o), ids...)
+			return nil
+		})
+		if err != nil {
+			return nil, failure(err)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, failure(err)
-	}
-	kept := make([]bool, len(found))
-	for o, at := range users {
-		for n, i := range at {
-			record, _ := records[o].Val()[n].(string)
-			kept[i] = want.In(record)
+		for o, at := range users {
+			for n, i := range at {
+				record, _ := records[o].Val()[n].(string)
+				kept[i] = want.In(record)
+			}
 		}
+		page = append(page, keep(some, kept)...)
 	}
-	return keep(found, kept), nil
+	return page, nil
 }
 
 func keep(found []ListedThread, kept []bool) []ListedThread {
