@@ -217,7 +217,9 @@ heartbeat &
 beat=$!
 # What is only built or read leaves the cores to the tests, whose clocks run.
 background() { tier "$1" nice -n 19 "${@:2}"; }
-background check scripts/check.sh &
+here=()
+[ "$wanted" != quick ] || here=(--here)
+background check scripts/check.sh "${here[@]}" &
 check=$!
 [ "$wanted" = quick ] || background images images/build.sh browser data office &
 images=$!
