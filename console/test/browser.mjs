@@ -114,6 +114,8 @@ export async function looksGood(pages, key = adminKey) {
 
 /** What axe finds on the page, as text. */
 export async function axe(page) {
+  // A colour on its way to another one is neither.
+  await page.evaluate(() => Promise.all(document.getAnimations().flatMap((a) => (a instanceof CSSTransition ? [a.finished.catch(() => undefined)] : []))));
   await page.evaluate(axeSource);
   const { violations, passes } = await page.evaluate(() =>
     globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], preload: false }));
