@@ -866,7 +866,6 @@ func testContext(t *testing.T, s *Store) {
 	}
 }
 
-// testLargePipeline: a connection of the embedded state must take more than it has read.
 // testLargePipeline: no pipeline waits for itself, whatever is sent before its first answer is read, and whatever comes back.
 func testLargePipeline(t *testing.T, s *Store) {
 	ctx := t.Context()
