@@ -58,9 +58,8 @@ func (s *serverEnd) Write(p []byte) (int, error) {
 	}
 	n := 0
 	if !s.flushing {
-		var err error
-		if n, err = s.try(p); err != nil || n == len(p) {
-			return n, err
+		if n = s.try(p); n == len(p) {
+			return n, nil
 		}
 		s.flushing = true
 		go s.flush()
@@ -69,16 +68,13 @@ func (s *serverEnd) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// try writes what the kernel has room for.
-func (s *serverEnd) try(p []byte) (n int, err error) {
-	err = s.raw.Write(func(fd uintptr) bool {
-		n, err = syscall.Write(int(fd), p)
+// try writes what the kernel has room for. What fails is written again by flush, whose error the next Write returns.
+func (s *serverEnd) try(p []byte) (n int) {
+	_ = s.raw.Write(func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), p)
 		return true // do not wait
 	})
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
-		err = nil
-	}
-	return max(n, 0), err
+	return max(n, 0)
 }
 
 func (s *serverEnd) flush() {
