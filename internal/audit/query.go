@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"hash/fnv"
-	"strings"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
@@ -150,12 +149,12 @@ func (f Filter) matches(r Record) bool {
 
 // says reports whether a text of the record has text in it, whatever the case.
 func says(r Record, text string) bool {
-	text = strings.ToLower(text)
+	want := fold.New(text)
 	for _, s := range []string{
 		r.Subject, string(r.Args), r.Detail, r.Action, r.Outcome, r.User, r.Thread, r.Exec, r.ID, r.Parent, r.Sandbox,
 		r.KeyID, r.Actor, r.RequestID, r.TraceID, r.Source, r.UserAgent, r.ArgsHash, r.OutHash, string(r.Why),
 	} {
-		if strings.Contains(strings.ToLower(s), text) {
+		if want.In(s) {
 			return true
 		}
 	}
@@ -170,9 +169,8 @@ type selector struct {
 }
 
 func newSelector(f Filter) selector {
-	quoted, _ := json.Marshal(f.Text) // a string is always JSON
 	// The text of arguments is escaped once more: what is escaped in either is read in any case.
-	return selector{f: f, text: fold.New(f.Text), any: f.Text == "" || string(quoted) != `"`+f.Text+`"`}
+	return selector{f: f, text: fold.New(f.Text), any: f.Text == "" || !fold.PlainInJSON(f.Text)}
 }
 
 // record reads a line if f selects it.

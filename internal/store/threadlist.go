@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -290,14 +289,13 @@ const havingStep = 2000
 
 // having leaves out threads whose records cannot have a text: most of many, which need not be decoded then.
 func (s threadRecords) having(ctx context.Context, found []ListedThread, text string) ([]ListedThread, error) {
-	quoted, err := json.Marshal(text)
-	if err != nil || text == "" || string(quoted) != `"`+text+`"` { // a record has it in another form
+	if text == "" || !fold.PlainInJSON(text) { // a record may have it in another form
 		return found, nil
 	}
 	want, page := fold.New(text), found[:0]
 	for some := range slices.Chunk(found, havingStep) {
 		users, records, kept := byOwner(some), map[sandbox.Owner]*redis.SliceCmd{}, make([]bool, len(some))
-		_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for o, at := range users {
 				ids := make([]string, len(at))
 				for n, i := range at {

@@ -2,6 +2,7 @@
 package fold
 
 import (
+	"encoding/json"
 	"strings"
 	"unicode/utf8"
 )
@@ -47,6 +48,12 @@ func (t Text) In(s string) bool {
 		}
 	}
 	return false
+}
+
+// PlainInJSON reports whether a string of JSON has the text as it is: JSON without the text then has it in no string.
+func PlainInJSON(text string) bool {
+	quoted, err := json.Marshal(text)
+	return err == nil && string(quoted) == `"`+text+`"`
 }
 
 func same(s, lower string) bool {
