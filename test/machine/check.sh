@@ -2,15 +2,16 @@
 # Runs the product and its tests on a machine with systemd and cgroup v2: test/machine/README.md says what. Needs root.
 #
 #   test/machine/check.sh            everything
-#   test/machine/check.sh PART…      bare, ground, service, unprivileged, drivers, restricted, attacks, chaos
+#   test/machine/check.sh PART…      bare, ground, package, service, unprivileged, drivers, restricted, attacks, chaos
 #
+#   RELEASE=folder   has the packages of a release; without it, package makes a release
 #   MACHINE_KEEP=1   leaves the machine on, for test/machine/machine.sh run
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${SKERRY_CACHE:-/var/cache/skerry}
 parts=("$@")
-[ $# -gt 0 ] || parts=(bare ground service unprivileged drivers restricted attacks chaos)
+[ $# -gt 0 ] || parts=(bare ground package service unprivileged drivers restricted attacks chaos)
 began=$SECONDS
 say() { printf -- '-- [%4ds] %s\n' $((SECONDS - began)) "$*"; }
 machine=$here/machine.sh
@@ -49,6 +50,18 @@ install -D "$here/go" "$pack/gobin/go"
 cp -a "$cache/containerd" "$pack/cache/"
 cp -a "$(command -v runsc)" "$pack/cache/bin/runsc"
 cp -a "$cache/images/base" "$pack/cache/images/"
+case " ${parts[*]} " in
+*' package '*)
+  release=${RELEASE:-$root/dist}
+  if [ -z "${RELEASE:-}" ]; then
+    "$root/scripts/install.sh" release
+    openssl ecparam -name prime256v1 -genkey -noout -out "$pack/key.pem"
+    SIGNING_KEY=$pack/key.pem IMAGES=base "$root/scripts/release.sh" >"$cache/machine/release.log" 2>&1 || { tail -30 "$cache/machine/release.log" >&2; exit 1; }
+    rm "$pack/key.pem"
+  fi
+  install -D -m 644 -t "$pack/release" "$release"/skerry_*_"$(dpkg --print-architecture)".deb "$release"/skerry-image-base_*_"$(dpkg --print-architecture)".deb
+  ;;
+esac
 "$machine" payload "$pack"
 rm -rf "$pack"
 
@@ -58,8 +71,15 @@ say "starting the machine"
 for part in "${parts[@]}"; do
   say "$part"
   "$machine" run "/skerry/inside.sh $part"
-  [ "$part" = service ] || continue
-  "$machine" reboot
-  "$machine" run "/skerry/inside.sh rebooted"
+  case $part in
+  package) # the next part has a machine without its data
+    "$machine" down
+    "$machine" up
+    ;;
+  service)
+    "$machine" reboot
+    "$machine" run "/skerry/inside.sh rebooted"
+    ;;
+  esac
 done
 say "done"
