@@ -216,7 +216,12 @@ func smallDisk(t *testing.T, kind string) string {
 		t.Skipf("mount: %v %s", err, out)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
+		// A program that another test starts has this test's files until it execs.
+		err := syscall.Unmount(dir, 0)
+		for until := time.Now().Add(10 * time.Second); errors.Is(err, syscall.EBUSY) && time.Now().Before(until); err = syscall.Unmount(dir, 0) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})
