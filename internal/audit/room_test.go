@@ -217,10 +217,11 @@ func smallDisk(t *testing.T, kind string) string {
 	}
 	t.Cleanup(func() {
 		// A program that another test starts has this test's files until it execs.
-		err := syscall.Unmount(dir, 0)
-		for until := time.Now().Add(10 * time.Second); errors.Is(err, syscall.EBUSY) && time.Now().Before(until); err = syscall.Unmount(dir, 0) {
-			time.Sleep(10 * time.Millisecond)
-		}
+		var err error
+		waitFor(t, "free to unmount: "+dir, func() bool {
+			err = syscall.Unmount(dir, 0)
+			return !errors.Is(err, syscall.EBUSY)
+		})
 		if err != nil {
 			t.Error(err)
 		}
