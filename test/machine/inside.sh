@@ -167,9 +167,10 @@ service() {
   journalctl -u skerry --no-pager -o cat | grep -E 'level=(WARN|ERROR)' | sed -E 's/^time=[^ ]+ //' | sort | uniq -c | sort -rn | head -12 || true
 }
 
-# package: the release's packages of Debian, on a machine that boots with systemd: installed, started, upgraded and removed by dpkg.
+# package: the release's packages of Debian, on a machine that boots with systemd: installed, started, installed once more and removed
+# by dpkg. Upgrades between versions: test/release.
 package() {
-  local id files=(/skerry/release/skerry_*.deb /skerry/release/skerry-image-base_*.deb)
+  local id before files=(/skerry/release/skerry_*.deb /skerry/release/skerry-image-base_*.deb)
   [ -e "${files[0]}" ] || fail "no packages in /skerry/release"
   ! command -v skerry >/dev/null || fail "this machine has skerry, so it shows nothing"
   dpkg -i "${files[@]}" >/tmp/install.log 2>&1 || { cat /tmp/install.log; fail "dpkg -i"; }
@@ -183,14 +184,13 @@ package() {
   /sys/fs/cgroup/skerry.slice/skerry-sandboxes.service/*) ok "$(dpkg-query -W skerry | tr '\t' ' '): systemctl enable --now skerry, and a first exec in the image of the release" ;;
   *) fail "the cgroup of $id is $(cgroup_of "$id")" ;;
   esac
-  local before
   before=$(server)
   dpkg -i "${files[0]}" >/tmp/install.log 2>&1 || { cat /tmp/install.log; fail "dpkg -i, once more"; }
   active
-  [ "$(server)" != "$before" ] || fail "an upgrade does not start the server again"
-  [ "$(sandbox_of a)" = "$id" ] || fail "after an upgrade the sandbox is $(sandbox_of a), it was $id"
-  [ "$(exec_in a 'cat /mnt/user-data/workspace/f' | jq -r .stdout)" = kept ] || fail "a file after an upgrade"
-  ok "an upgrade starts the server again, which adopts the sandbox"
+  [ "$(server)" != "$before" ] || fail "a second install does not start the server again"
+  [ "$(sandbox_of a)" = "$id" ] || fail "after a second install the sandbox is $(sandbox_of a), it was $id"
+  [ "$(exec_in a 'cat /mnt/user-data/workspace/f' | jq -r .stdout)" = kept ] || fail "a file after a second install"
+  ok "a second install starts the server again, which adopts the sandbox"
   dpkg --purge skerry skerry-image-base >/tmp/install.log 2>&1 || { cat /tmp/install.log; fail "dpkg --purge"; }
   [ "$(systemctl is-active skerry)" != active ] || fail "the server runs without its package"
   [ -z "$(cgroup_of "$id")" ] || fail "a sandbox is left"
