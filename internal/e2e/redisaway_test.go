@@ -24,7 +24,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
 
-// redisAway is how long Redis is away in TestRedisAway. `make redis-away` makes it ten minutes.
+// redisAway is how long Redis is away in TestRedisAway. `make redis-away` makes it ten minutes, and -short a third.
 var redisAway = flag.Duration("redis-away", 20*time.Second, "how long Redis is away in TestRedisAway")
 
 // awayGrowth bounds the extra memory of the server while Redis is away and while the server catches up. It
@@ -53,6 +53,10 @@ func TestRedisAway(t *testing.T) {
 }
 
 func awayUnderLoad(t *testing.T, away, back func(*redistest.Server)) {
+	outage := *redisAway
+	if testing.Short() {
+		outage /= 3
+	}
 	r := redistest.Start(t)
 	s := start(t, options{args: []string{"--redis", r.URL()}, env: []string{"SKERRY_AUDIT_REDIS_RECORDS=10000000"}})
 	load := s.load("one", "two", "three")
@@ -77,7 +81,7 @@ func awayUnderLoad(t *testing.T, away, back func(*redistest.Server)) {
 	t.Logf("a new thread is refused after %s", time.Since(began).Round(time.Millisecond))
 	var most int64
 	for i := range 4 { // to see whether it grows
-		most = max(most, phase(fmt.Sprintf("away, quarter %d", i+1), (*redisAway-time.Since(began))/time.Duration(4-i)))
+		most = max(most, phase(fmt.Sprintf("away, quarter %d", i+1), (outage-time.Since(began))/time.Duration(4-i)))
 	}
 	for i, n := range load.counts() {
 		if n == from[i] {
@@ -98,7 +102,7 @@ func awayUnderLoad(t *testing.T, away, back func(*redistest.Server)) {
 	cancel()
 	back(r)
 	began = time.Now()
-	for wait := began.Add(time.Minute + *redisAway); ; time.Sleep(50 * time.Millisecond) {
+	for wait := began.Add(time.Minute + outage); ; time.Sleep(50 * time.Millisecond) {
 		most = max(most, s.rss())
 		at, err := rdb.Get(t.Context(), store.AuditWriterKey(onDisk.Writer)).Uint64()
 		if err == nil && at >= onDisk.Seq {
