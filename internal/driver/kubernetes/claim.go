@@ -92,7 +92,7 @@ func (d volumeClaims) claim(ctx context.Context, v *sandbox.Volume) error {
 	if o.StorageClass != "" {
 		made.Spec.StorageClassName = &o.StorageClass
 	}
-	_, err = d.client.CoreV1().PersistentVolumeClaims(d.o.Namespace).Create(ctx, made, metav1.CreateOptions{})
+	_, err = d.client.Core.PersistentVolumeClaims(d.o.Namespace).Create(ctx, made, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return apiError(err, "the user's volume was not made", "create persistentvolumeclaims")
 	}
@@ -100,7 +100,7 @@ func (d volumeClaims) claim(ctx context.Context, v *sandbox.Volume) error {
 }
 
 func (d volumeClaims) findClaim(ctx context.Context, v *sandbox.Volume) (there bool, err error) {
-	found, err := d.client.CoreV1().PersistentVolumeClaims(d.o.Namespace).Get(ctx, claimName(v), metav1.GetOptions{})
+	found, err := d.client.Core.PersistentVolumeClaims(d.o.Namespace).Get(ctx, claimName(v), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil

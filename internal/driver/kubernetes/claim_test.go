@@ -23,7 +23,7 @@ func onVolume(t *testing.T, thread string) sandbox.Spec {
 
 func (p *pretended) claims() []corev1.PersistentVolumeClaim {
 	p.Helper()
-	list, err := p.api.CoreV1().PersistentVolumeClaims(p.d.o.Namespace).List(p.Context(), metav1.ListOptions{})
+	list, err := p.api.Core.PersistentVolumeClaims(p.d.o.Namespace).List(p.Context(), metav1.ListOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestVolumeRefused(t *testing.T) {
 			}}}
 		}, sandbox.CapacityExceeded, "on one node unless volumes are ReadWriteMany: pod has unbound"},
 		"another's": {func(p *pretended) {
-			_, err := p.api.CoreV1().PersistentVolumeClaims(p.d.o.Namespace).Create(p.Context(), &corev1.PersistentVolumeClaim{
+			_, err := p.api.Core.PersistentVolumeClaims(p.d.o.Namespace).Create(p.Context(), &corev1.PersistentVolumeClaim{
 				ObjectMeta: metav1.ObjectMeta{Name: claimName(&sandbox.Volume{Tenant: "acme", User: "u"})},
 			}, metav1.CreateOptions{})
 			if err != nil {

@@ -26,7 +26,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	kube "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
@@ -62,7 +61,7 @@ func TestMain(m *testing.M) { drivertest.Main(m) }
 // cluster is a namespace of the test's own.
 type cluster struct {
 	config    *rest.Config
-	client    *kube.Clientset
+	client    kubernetes.Clientset
 	namespace string
 	authority *pki.Authority
 	image     string
@@ -101,18 +100,18 @@ func newCluster(t testing.TB) *cluster {
 	http, err := rest.HTTPClientFor(config)
 	must(t, err)
 	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(http.Transport) })
-	c.client, err = kube.NewForConfigAndClient(config, http)
+	c.client, err = kubernetes.NewClientset(config, http)
 	must(t, err)
 	c.authority, err = pki.Open(ctx(t), t.TempDir()+"/authority")
 	must(t, err)
-	made, err := c.client.CoreV1().Namespaces().Create(ctx(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	made, err := c.client.Core.Namespaces().Create(ctx(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "driver-test-",
 		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, metav1.CreateOptions{})
 	must(t, err)
 	c.namespace = made.Name
 	t.Cleanup(func() {
-		must(t, c.client.CoreV1().Namespaces().Delete(ctx(t), c.namespace, metav1.DeleteOptions{}))
+		must(t, c.client.Core.Namespaces().Delete(ctx(t), c.namespace, metav1.DeleteOptions{}))
 	})
 	c.allow(t)
 	c.volumes(t)
@@ -127,7 +126,7 @@ const userVolumes = 4
 // right group can write there.
 func (c *cluster) volumes(t testing.TB) {
 	t.Helper()
-	nodes, err := c.client.CoreV1().Nodes().List(ctx(t), metav1.ListOptions{})
+	nodes, err := c.client.Core.Nodes().List(ctx(t), metav1.ListOptions{})
 	must(t, err)
 	for i := range userVolumes {
 		dir, err := os.MkdirTemp("", "volume")
@@ -145,10 +144,10 @@ func (c *cluster) volumes(t testing.TB) {
 				}}}},
 			},
 		}
-		_, err = c.client.CoreV1().PersistentVolumes().Create(ctx(t), pv, metav1.CreateOptions{})
+		_, err = c.client.Core.PersistentVolumes().Create(ctx(t), pv, metav1.CreateOptions{})
 		must(t, err)
 		t.Cleanup(func() {
-			must(t, c.client.CoreV1().PersistentVolumes().Delete(ctx(t), pv.Name, metav1.DeleteOptions{}))
+			must(t, c.client.Core.PersistentVolumes().Delete(ctx(t), pv.Name, metav1.DeleteOptions{}))
 			must(t, os.RemoveAll(dir))
 		})
 	}
@@ -170,7 +169,7 @@ func wayTo(t testing.TB, url string) string {
 func (c *cluster) allow(t testing.TB) {
 	t.Helper()
 	tcp, port := corev1.ProtocolTCP, intstr.FromInt32(sidecar.Port)
-	_, err := c.client.NetworkingV1().NetworkPolicies(c.namespace).Create(ctx(t), &networkingv1.NetworkPolicy{
+	_, err := c.client.Networking.NetworkPolicies(c.namespace).Create(ctx(t), &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "sandboxes"},
 		Spec: networkingv1.NetworkPolicySpec{
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
@@ -321,7 +320,7 @@ func (c *cluster) harness(runtime string) drivertest.Harness {
 // pid returns this machine's number of PID 1 of a sandbox, or of the kernel that it runs on.
 func (c *cluster) pid(t testing.TB, id sandbox.ID) int {
 	t.Helper()
-	pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx(t), string(id), metav1.GetOptions{})
+	pod, err := c.client.Core.Pods(c.namespace).Get(ctx(t), string(id), metav1.GetOptions{})
 	must(t, err)
 	own := pod.Spec.RuntimeClassName != nil
 	mark := string(pod.UID)
@@ -366,7 +365,7 @@ func (c *cluster) insideOf(t testing.TB, namespace, pod, program string, req pro
 	t.Helper()
 	text, err := json.Marshal(req)
 	must(t, err)
-	call := c.client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(pod).SubResource("exec").
+	call := c.client.Core.RESTClient().Post().Namespace(namespace).Resource("pods").Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
 			Container: "sandbox", Command: []string{program, "child", string(text)}, Stdout: true, Stderr: true,
 		}, scheme.ParameterCodec)
@@ -389,7 +388,7 @@ func TestConformance(t *testing.T) {
 	t.Run("NoSecretsLeft", func(t *testing.T) {
 		var left int
 		for range 300 { // the cluster's collector takes its time
-			list, err := c.client.CoreV1().Secrets(c.namespace).List(ctx(t), metav1.ListOptions{})
+			list, err := c.client.Core.Secrets(c.namespace).List(ctx(t), metav1.ListOptions{})
 			must(t, err)
 			if left = len(list.Items); left == 0 {
 				return

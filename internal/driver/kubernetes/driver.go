@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
-	kube "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
 
@@ -108,7 +107,7 @@ const (
 // Driver implements driver.Driver, driver.Volumes and driver.Describer.
 type Driver struct {
 	o       *Options
-	client  kube.Interface
+	client  Clientset
 	objects dynamic.Interface
 	claims  dynamic.ResourceInterface // SandboxClaims of the namespace
 	hangUp  func()                    // closes all connections with the API server
@@ -147,7 +146,7 @@ func New(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
-	set, err := kube.NewForConfigAndClient(config, client)
+	set, err := NewClientset(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
@@ -164,7 +163,7 @@ func New(o Options) (*Driver, error) {
 }
 
 // build makes a driver with clients that are there.
-func build(o Options, client kube.Interface, objects dynamic.Interface) (*Driver, error) {
+func build(o Options, client Clientset, objects dynamic.Interface) (*Driver, error) {
 	if err := complete(&o); err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}

@@ -17,7 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	corefake "k8s.io/client-go/kubernetes/typed/core/v1/fake"
+	networkingfake "k8s.io/client-go/kubernetes/typed/networking/v1/fake"
+	nodefake "k8s.io/client-go/kubernetes/typed/node/v1/fake"
 	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -30,7 +33,7 @@ import (
 type pretended struct {
 	*testing.T
 	d       *Driver
-	api     *fake.Clientset
+	api     *fakeAPI
 	objects *dynamicfake.FakeDynamicClient
 	watches chan watch.Interface // the watches that the driver began
 	hangUp  func()               // ends the first of them
@@ -43,6 +46,29 @@ type pretended struct {
 
 	tries, openFor int // how often a sidecar was asked to leave its pod, and how often it could
 }
+
+// fakeAPI is as client-go's fake clientset, with the groups that the driver uses.
+type fakeAPI struct {
+	kubetesting.Fake
+	Clientset
+	tracker kubetesting.ObjectTracker
+}
+
+func newFakeAPI() *fakeAPI {
+	a := &fakeAPI{tracker: kubetesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())}
+	a.AddReactor("*", "*", kubetesting.ObjectReaction(a.tracker))
+	a.Clientset = Clientset{
+		Core:       fakeCore{&corefake.FakeCoreV1{Fake: &a.Fake}},
+		Networking: &networkingfake.FakeNetworkingV1{Fake: &a.Fake},
+		Node:       &nodefake.FakeNodeV1{Fake: &a.Fake},
+	}
+	return a
+}
+
+// fakeCore says that who watches has to list first: the tracker knows no other way.
+type fakeCore struct{ *corefake.FakeCoreV1 }
+
+func (fakeCore) IsWatchListSemanticsUnSupported() bool { return true }
 
 func runningStatus() corev1.PodStatus {
 	return corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{
@@ -60,10 +86,10 @@ func startingStatus(reason string) corev1.PodStatus {
 
 func pretend(t *testing.T) *pretended {
 	t.Helper()
-	p := &pretended{T: t, api: fake.NewClientset(), watches: make(chan watch.Interface, 100), status: runningStatus()}
+	p := &pretended{T: t, api: newFakeAPI(), watches: make(chan watch.Interface, 100), status: runningStatus()}
 	p.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{claimResource: "SandboxClaimList"})
 	p.api.PrependWatchReactor("pods", func(a kubetesting.Action) (bool, watch.Interface, error) {
-		w, err := p.api.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		w, err := p.api.tracker.Watch(a.GetResource(), a.GetNamespace())
 		if err == nil {
 			p.watches <- w
 		}
@@ -83,7 +109,7 @@ func pretend(t *testing.T) *pretended {
 	o := testOptions(t)
 	o.Unpoliced, o.Log, o.ScheduleTimeout = true, slog.New(slog.NewTextHandler(t.Output(), nil)), 20*time.Millisecond
 	var err error
-	if p.d, err = build(o, p.api, p.objects); err != nil {
+	if p.d, err = build(o, p.api.Clientset, p.objects); err != nil {
 		t.Fatal(err)
 	}
 	p.d.dial = func(_ context.Context, so sidecar.Options) (tunnels.Tunnel, error) {
@@ -117,7 +143,7 @@ func (p *pretended) fails(verb, resource string, err error) {
 
 func (p *pretended) pods() []corev1.Pod {
 	p.Helper()
-	list, err := p.api.CoreV1().Pods(p.d.o.Namespace).List(p.Context(), metav1.ListOptions{})
+	list, err := p.api.Core.Pods(p.d.o.Namespace).List(p.Context(), metav1.ListOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -164,7 +190,7 @@ func TestLife(t *testing.T) {
 	if want := []string{sandbox.UserDataDir, sandbox.SkillsDir}; !slices.Equal(pushed, want) {
 		t.Errorf("pushed %v, want %v", pushed, want)
 	}
-	secret, err := p.api.CoreV1().Secrets(p.d.o.Namespace).Get(t.Context(), secretName(spec.ID), metav1.GetOptions{})
+	secret, err := p.api.Core.Secrets(p.d.o.Namespace).Get(t.Context(), secretName(spec.ID), metav1.GetOptions{})
 	if err != nil || len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].Name != string(spec.ID) {
 		t.Errorf("the certificate does not go with the pod: %+v, %v", secret, err)
 	}
@@ -233,7 +259,7 @@ func TestHeard(t *testing.T) {
 		so.Heard()
 		return &pretendedTunnel{p: p, o: so}, nil
 	}
-	other, err := build(*p.d.o, p.api, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
+	other, err := build(*p.d.o, p.api.Clientset, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +277,7 @@ func TestHeard(t *testing.T) {
 	// What the cluster says of the end counts, whatever was said before.
 	ended := p.pods()[0]
 	ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
-	if _, err := p.api.CoreV1().Pods(p.d.o.Namespace).UpdateStatus(t.Context(), &ended, metav1.UpdateOptions{}); err != nil {
+	if _, err := p.api.Core.Pods(p.d.o.Namespace).UpdateStatus(t.Context(), &ended, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if one, err := p.d.Inspect(t.Context(), spec.ID); err != nil || one.State != sandbox.Lost {
@@ -345,7 +371,7 @@ func TestWatchInterrupted(t *testing.T) {
 		return taken, nil, err
 	})
 	// Not by the client: while a reactor waits, it answers no request.
-	there, resource := p.api.Tracker(), corev1.SchemeGroupVersion.WithResource("pods")
+	there, resource := p.api.tracker, corev1.SchemeGroupVersion.WithResource("pods")
 	ended := p.pods()[1]
 	p.hangUp()
 	if err := there.Delete(resource, p.d.o.Namespace, string(ids[0])); err != nil {

@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	kube "k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -38,16 +38,24 @@ type pods struct {
 	failing bool // the last attempt to follow failed
 }
 
-func newPods(namespace string, client kube.Interface, log *slog.Logger) *pods {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resync,
-		informers.WithNamespace(namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = mine }),
-		informers.WithTransform(slim))
+func newPods(namespace string, client Clientset, log *slog.Logger) *pods {
 	w := &pods{
-		informer: factory.Core().V1().Pods().Informer(), log: log, gone: func(sandbox.ID) {},
+		log: log, gone: func(sandbox.ID) {},
 		known: make(map[sandbox.ID]*corev1.Pod), ended: make(map[sandbox.ID]bool), heard: make(map[sandbox.ID]types.UID),
 		waiters: make(map[sandbox.ID]map[chan struct{}]bool),
 	}
+	all := client.Core.Pods(namespace)
+	w.informer = cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = mine
+			return all.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = mine
+			return all.Watch(ctx, o)
+		},
+	}, client.Core), &corev1.Pod{}, cache.SharedIndexInformerOptions{ResyncPeriod: resync})
+	_ = w.informer.SetTransform(slim) // fails only once it runs
 	return w
 }
 

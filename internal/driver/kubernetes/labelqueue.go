@@ -121,6 +121,6 @@ func (q *labelQueue) patch(ctx context.Context, p *corev1.Pod, id sandbox.ID, wa
 	if err != nil {
 		return err
 	}
-	_, err = q.lookup.client.CoreV1().Pods(q.lookup.o.Namespace).Patch(ctx, p.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	_, err = q.lookup.client.Core.Pods(q.lookup.o.Namespace).Patch(ctx, p.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return err
 }

@@ -125,7 +125,7 @@ func (d creation) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (mad
 	}
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 	defer cancel()
-	there, err := d.client.CoreV1().Pods(d.o.Namespace).Create(own, pod, metav1.CreateOptions{})
+	there, err := d.client.Core.Pods(d.o.Namespace).Create(own, pod, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return false, nil
 	}
@@ -136,7 +136,7 @@ func (d creation) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (mad
 		return false, apiError(err, "the sandbox was not made", "create pods")
 	}
 	secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: there.Name, UID: there.UID}}
-	if err := makeSecret(own, d.client.CoreV1().Secrets(d.o.Namespace), secret); err != nil {
+	if err := makeSecret(own, d.client.Core.Secrets(d.o.Namespace), secret); err != nil {
 		d.discard(ctx, id)
 		return false, apiError(err, "the sandbox was not given its certificate", "create secrets")
 	}
@@ -286,7 +286,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 		return d.lookup.awaitGone(ctx, id, p)
 	}
 	at := metav1.DeletePropagationBackground
-	err = d.client.CoreV1().Pods(d.o.Namespace).Delete(ctx, string(id), metav1.DeleteOptions{
+	err = d.client.Core.Pods(d.o.Namespace).Delete(ctx, string(id), metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), PropagationPolicy: &at, Preconditions: &metav1.Preconditions{UID: &p.UID},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another one since

@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	kube "k8s.io/client-go/kubernetes"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -16,7 +15,7 @@ import (
 // lookup asks the API server for pods, where what was seen of them is not enough.
 type lookup struct {
 	o      *Options
-	client kube.Interface
+	client Clientset
 	claims dynamic.ResourceInterface // SandboxClaims of the namespace
 	pods   *pods
 }
@@ -41,7 +40,7 @@ func (l lookup) pod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
 
 // named asks the API server for a pod by its own name; nil: there is none.
 func (l lookup) named(ctx context.Context, name string) (*corev1.Pod, error) {
-	p, err := l.client.CoreV1().Pods(l.o.Namespace).Get(ctx, name, metav1.GetOptions{})
+	p, err := l.client.Core.Pods(l.o.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -77,11 +77,11 @@ func TestNetwork(t *testing.T) {
 // targets are what every cluster has, and answers pods.
 func (c *cluster) targets(t testing.TB) map[string]string {
 	t.Helper()
-	api, err := c.client.CoreV1().Services("default").Get(ctx(t), "kubernetes", metav1.GetOptions{})
+	api, err := c.client.Core.Services("default").Get(ctx(t), "kubernetes", metav1.GetOptions{})
 	must(t, err)
-	dns, err := c.client.CoreV1().Services("kube-system").Get(ctx(t), "kube-dns", metav1.GetOptions{})
+	dns, err := c.client.Core.Services("kube-system").Get(ctx(t), "kube-dns", metav1.GetOptions{})
 	must(t, err)
-	nodes, err := c.client.CoreV1().Nodes().List(ctx(t), metav1.ListOptions{})
+	nodes, err := c.client.Core.Nodes().List(ctx(t), metav1.ListOptions{})
 	must(t, err)
 	node := ""
 	for _, a := range nodes.Items[0].Status.Addresses {
@@ -103,10 +103,10 @@ func (c *cluster) targets(t testing.TB) map[string]string {
 // freePod starts a pod with the program of the suite in a namespace without any policy.
 func (c *cluster) freePod(t testing.TB) (*corev1.Pod, string) {
 	t.Helper()
-	space, err := c.client.CoreV1().Namespaces().Create(ctx(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "driver-test-free-"}}, metav1.CreateOptions{})
+	space, err := c.client.Core.Namespaces().Create(ctx(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "driver-test-free-"}}, metav1.CreateOptions{})
 	must(t, err)
-	t.Cleanup(func() { must(t, c.client.CoreV1().Namespaces().Delete(ctx(t), space.Name, metav1.DeleteOptions{})) })
-	pod, err := c.client.CoreV1().Pods(space.Name).Create(ctx(t), &corev1.Pod{
+	t.Cleanup(func() { must(t, c.client.Core.Namespaces().Delete(ctx(t), space.Name, metav1.DeleteOptions{})) })
+	pod, err := c.client.Core.Pods(space.Name).Create(ctx(t), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "free"},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: new(int64), AutomountServiceAccountToken: new(bool),
@@ -123,7 +123,7 @@ func (c *cluster) freePod(t testing.TB) (*corev1.Pod, string) {
 func (c *cluster) address(t testing.TB, namespace, pod string) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		p, err := c.client.CoreV1().Pods(namespace).Get(ctx(t), pod, metav1.GetOptions{})
+		p, err := c.client.Core.Pods(namespace).Get(ctx(t), pod, metav1.GetOptions{})
 		must(t, err)
 		if p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "" {
 			return p.Status.PodIP
@@ -158,7 +158,7 @@ func TestPoliciesEnforced(t *testing.T) {
 		_, err := d.Create(ctx(t), spec)
 		must(t, errors.Join(err, d.Remove(ctx(t), spec.ID), d.Close()))
 	}
-	policies := c.client.NetworkingV1().NetworkPolicies(c.namespace)
+	policies := c.client.Networking.NetworkPolicies(c.namespace)
 	list, err := policies.List(ctx(t), metav1.ListOptions{})
 	must(t, err)
 	list.TypeMeta = metav1.TypeMeta{Kind: "NetworkPolicyList", APIVersion: "networking.k8s.io/v1"}
@@ -183,7 +183,7 @@ func TestPoliciesEnforced(t *testing.T) {
 	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "install a network plugin") {
 		t.Errorf("the log: %s", &log)
 	}
-	if pods, err := c.client.CoreV1().Pods(c.namespace).List(ctx(t), metav1.ListOptions{}); err != nil || len(pods.Items) > 0 {
+	if pods, err := c.client.Core.Pods(c.namespace).List(ctx(t), metav1.ListOptions{}); err != nil || len(pods.Items) > 0 {
 		t.Errorf("left over: %d, %v", len(pods.Items), err)
 	}
 }

@@ -144,7 +144,7 @@ func (c *cluster) outage(t *testing.T, answer func(*http.Request) (*http.Respons
 
 	away.begin(answer)
 	began := time.Now()
-	must(t, c.client.CoreV1().Pods(c.namespace).Delete(ctx(t), string(lost.ID), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	must(t, c.client.Core.Pods(c.namespace).Delete(ctx(t), string(lost.ID), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	result := make(chan error, 1)
 	go func() {
 		_, err := d.Create(ctx(t), made)

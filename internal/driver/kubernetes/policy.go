@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,11 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
 
@@ -86,7 +83,7 @@ func (d findings) noClass(ctx context.Context, name string) (string, error) {
 	if class == "" {
 		return "", nil
 	}
-	_, err := d.client.NodeV1().RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
+	_, err := d.client.Node.RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("the cluster has no RuntimeClass %q", class), nil
@@ -103,7 +100,7 @@ func (d findings) openNetwork(ctx context.Context, pod map[string]string) (strin
 	if d.o.Unpoliced {
 		return "", nil
 	}
-	list, err := d.client.NetworkingV1().NetworkPolicies(d.o.Namespace).List(ctx, metav1.ListOptions{})
+	list, err := d.client.Networking.NetworkPolicies(d.o.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", apiError(err, "the cluster does not tell its network policies", "list networkpolicies")
 	}
@@ -204,13 +201,9 @@ func (o Options) unkept() map[driver.Promise]string {
 func (d *Driver) About(ctx context.Context) (driver.About, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	body, err := d.client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	version, err := d.client.Version(ctx)
 	if err != nil {
-		return driver.About{}, apiError(err, "the API server of the cluster does not answer", "get /version")
-	}
-	var version version.Info
-	if err := json.Unmarshal(body, &version); err != nil {
-		return driver.About{}, sandbox.Wrap(sandbox.NotSupported, err, "what answers is no API server of Kubernetes")
+		return driver.About{}, err
 	}
 	about := driver.About{Engine: fmt.Sprintf("Kubernetes %.40s", version.GitVersion), Programs: map[string]string{}, Advice: map[string]string{}}
 	for _, known := range hardening.Runtimes() {

@@ -21,7 +21,7 @@ func proving(t *testing.T, openFor int) *pretended {
 	p.openFor = openFor
 	policy := closed()
 	policy.Namespace = p.d.o.Namespace
-	if err := p.api.Tracker().Add(policy); err != nil {
+	if err := p.api.tracker.Add(policy); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -25,7 +25,7 @@ func TestRights(t *testing.T) {
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "closed", Namespace: p.d.o.Namespace}, Spec: networkingv1.NetworkPolicySpec{PolicyTypes: both}},
 		&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}},
 	} {
-		if err := p.api.Tracker().Add(there); err != nil {
+		if err := p.api.tracker.Add(there); err != nil {
 			t.Fatal(err)
 		}
 	}

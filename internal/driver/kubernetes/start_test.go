@@ -94,7 +94,7 @@ func (c *cluster) plainPod(b *testing.B, class string) {
 	if class != "" {
 		pod.Spec.RuntimeClassName = &class
 	}
-	pods := c.client.CoreV1().Pods(c.namespace)
+	pods := c.client.Core.Pods(c.namespace)
 	made, err := pods.Create(ctx(b), pod, metav1.CreateOptions{})
 	must(b, err)
 	c.address(b, c.namespace, made.Name)

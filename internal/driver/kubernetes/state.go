@@ -111,7 +111,7 @@ func (d *Driver) List(ctx context.Context, want map[string]string) ([]sandbox.In
 	defer cancel()
 	selector := selectors(want)
 	selector[ComponentLabel], selector[managerLabel] = Component, manager
-	got, err := d.client.CoreV1().Pods(d.o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selector).String()})
+	got, err := d.client.Core.Pods(d.o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selector).String()})
 	if err != nil {
 		return nil, apiError(err, "the cluster does not tell what runs", "list pods")
 	}

@@ -157,7 +157,7 @@ func (d warmPool) take(ctx context.Context, spec sandbox.Spec, want *corev1.Pod,
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be described")
 	}
-	if _, err := d.client.CoreV1().Pods(d.o.Namespace).Patch(ask, name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+	if _, err := d.client.Core.Pods(d.o.Namespace).Patch(ask, name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
 		return apiError(err, "the sandbox was not claimed", "patch pods")
 	}
 	return nil

@@ -38,7 +38,7 @@ func (p *pretended) agentSandbox(spec sandbox.Spec, change func(*corev1.Pod)) {
 	if change != nil {
 		change(pod)
 	}
-	pods := p.api.CoreV1().Pods(p.d.o.Namespace)
+	pods := p.api.Core.Pods(p.d.o.Namespace)
 	p.objects.PrependReactor("create", "sandboxclaims", func(a kubetesting.Action) (bool, runtime.Object, error) {
 		if _, err := pods.Create(context.Background(), pod, metav1.CreateOptions{}); err != nil {
 			p.Error(err)
@@ -228,7 +228,7 @@ func (p *pretended) policies(specs ...networkingv1.NetworkPolicySpec) {
 	p.Helper()
 	for i, spec := range specs {
 		one := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i))}, Spec: spec}
-		if _, err := p.api.NetworkingV1().NetworkPolicies(p.d.o.Namespace).Create(p.Context(), one, metav1.CreateOptions{}); err != nil {
+		if _, err := p.api.Networking.NetworkPolicies(p.d.o.Namespace).Create(p.Context(), one, metav1.CreateOptions{}); err != nil {
 			p.Fatal(err)
 		}
 	}
@@ -279,7 +279,7 @@ func TestNewPodIsNobodys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := p.api.CoreV1().Pods(p.d.o.Namespace)
+	pods := p.api.Core.Pods(p.d.o.Namespace)
 	if err := pods.Delete(t.Context(), warmPod, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

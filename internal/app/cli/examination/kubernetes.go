@@ -7,7 +7,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kube "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
@@ -25,14 +25,18 @@ func (e clusterChecks) cluster(ctx context.Context, r *doctor.Report) {
 		r.Problem("", "run doctor where the server runs, or name a file with kubernetes.kubeconfig", "%s", err)
 		return
 	}
-	client, err := kube.NewForConfig(o.Config)
+	var client kubernetes.Clientset
+	http, err := rest.HTTPClientFor(o.Config)
+	if err == nil {
+		client, err = kubernetes.NewClientset(o.Config, http)
+	}
 	if err != nil {
 		r.Problem("", "mend the file of kubernetes.kubeconfig", "%s", err)
 		return
 	}
-	version, err := client.ServerVersion()
+	version, err := client.Version(ctx)
 	if err != nil {
-		r.Problem("API server", "look whether this machine reaches it, and whether kubectl with the same kubeconfig works", "%s does not answer: %s", o.Config.Host, err)
+		r.Problem("API server", "look whether this machine reaches it, and whether kubectl with the same kubeconfig works", "%s: %s", o.Config.Host, err)
 		return
 	}
 	r.OK("API server", "%s, Kubernetes %s", o.Config.Host, version.GitVersion)
@@ -72,12 +76,12 @@ func (e clusterChecks) policies(ctx context.Context, r *doctor.Report) {
 }
 
 // mayNot returns what the server may not do that it does, as "verb resource".
-func mayNot(ctx context.Context, client kube.Interface, o kubernetes.Options, volumes bool) (missing []string, err error) {
+func mayNot(ctx context.Context, client kubernetes.Clientset, o kubernetes.Options, volumes bool) (missing []string, err error) {
 	for _, right := range kubernetes.Rights() {
 		if right.Cluster || right.Claims && !o.Claims || right.Volumes && !volumes { // a runtime whose class cannot be looked up has a line of its own
 			continue
 		}
-		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		review, err := client.Authorization.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Namespace: o.Namespace, Verb: right.Verb, Group: right.Group, Resource: right.Resource,
 			}},
