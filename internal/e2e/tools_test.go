@@ -196,7 +196,8 @@ func TestToolRoutes(t *testing.T) {
 	if found.Showing == 0 || found.Showing > 15 || !strings.HasPrefix(found.Tools[0].Name, "filesystem__read") {
 		t.Fatalf("%+v", found)
 	}
-	s.ok("t", "test -f "+found.Tools[0].WrapperPath)
+	// A new sandbox waits for no tool server: a command may come before the wrappers, code does not.
+	eventually(t, "the wrapper is there", func() bool { return *s.exec("t", "test -f "+found.Tools[0].WrapperPath).ExitCode == 0 })
 	a := s.do("POST", "/api/threads/t/tools/call", map[string]any{"tool": "everything__echo", "input": map[string]any{"message": "hi"}})
 	if a.status != 200 || !strings.Contains(string(a.body), "hi") {
 		t.Errorf("%d %s", a.status, a.body)
