@@ -124,19 +124,21 @@ func TestTheCheckerPasses(t *testing.T) {
 }
 
 func TestTheModuleChecker(t *testing.T) {
+	const client = "| `k8s.io/client-go` | v0.37.2 | `internal/store` | asks a cluster |\n"
 	tree := fstest.MapFS{
-		"go.mod":               {Data: []byte("module x\n\ngo 1.26.8\n\nrequire (\n\texample.com/a v1.2.3\n\texample.com/a/v2 v2.0.0 // indirect\n\texample.com/b v1.0.0\n)\n")},
-		"docs/dependencies.md": {Data: []byte("| module | version | where | why |\n|---|---|---|---|\n| `example.com/a` | v1.2.3 | `internal/store`, `cmd` | state lies in it |\n")},
+		"go.mod":               {Data: []byte("module x\n\ngo 1.26.8\n\nrequire (\n\texample.com/a v1.2.3\n\texample.com/a/v2 v2.0.0 // indirect\n\texample.com/b v1.0.0\n\tk8s.io/client-go v0.37.2\n)\n")},
+		"docs/dependencies.md": {Data: []byte("| module | version | where | why |\n|---|---|---|---|\n| `example.com/a` | v1.2.3 | `internal/store`, `cmd` | state lies in it |\n" + client)},
+		"internal/store/c.go":  {Data: []byte(imports("k8s.io/client-go/tools/cache"))},
 		"internal/store/a.go":  {Data: []byte(imports("example.com/a/sub"))},
 	}
 	check := func() []string {
 		t.Helper()
 		modules, err := readModules(tree)
-		if err != nil || len(modules) != 3 {
+		if err != nil || len(modules) != 4 {
 			t.Fatalf("%v, %v", modules, err)
 		}
 		known, err := readDependencies(tree)
-		if err != nil || len(known) != 1 {
+		if err != nil || len(known) != 2 {
 			t.Fatalf("%v, %v", known, err)
 		}
 		files, err := load(tree)
@@ -153,8 +155,9 @@ func TestTheModuleChecker(t *testing.T) {
 		"unknown":     {"internal/store/b.go", imports("example.com/b")},
 		"other major": {"internal/store/b.go", imports("example.com/a/v2/x")},
 		"in a test":   {"internal/store/b_test.go", imports("example.com/b")},
+		"heavy":       {"internal/store/b.go", imports("k8s.io/client-go/informers")},
 		"unused":      {"internal/store/a.go", head},
-		"version":     {"docs/dependencies.md", "| `example.com/a` | v1.2.4 | `internal/store` | state lies in it |\n"},
+		"version":     {"docs/dependencies.md", "| `example.com/a` | v1.2.4 | `internal/store` | state lies in it |\n" + client},
 	} {
 		before, was := tree[change.path]
 		tree[change.path] = &fstest.MapFile{Data: []byte(change.text)}

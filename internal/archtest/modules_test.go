@@ -58,8 +58,16 @@ func moduleOf(imp string, modules map[string]string) string {
 	return best
 }
 
+// heavy are packages that bring far more to compile than is used of them, with what serves instead
+// (docs/decisions/0079-parts-of-client-go.md).
+var heavy = map[string]string{
+	"k8s.io/client-go/kubernetes":      "the groups of k8s.io/client-go/kubernetes/typed, as in internal/driver/kubernetes.Clientset",
+	"k8s.io/client-go/kubernetes/fake": "the fakes of the groups in k8s.io/client-go/kubernetes/typed",
+	"k8s.io/client-go/informers":       "k8s.io/client-go/tools/cache.NewSharedIndexInformer",
+}
+
 // checkModules: every import of a foreign module stands in docs/dependencies.md, and every row there
-// is used and has the version of go.mod.
+// is used and has the version of go.mod. No heavy package is imported.
 func checkModules(files []file, modules map[string]string, known map[string]dependency) []string {
 	var bad []string
 	used := map[string]bool{}
@@ -71,6 +79,9 @@ func checkModules(files []file, modules map[string]string, known map[string]depe
 				continue
 			}
 			used[m] = true
+			if instead := heavy[imp]; instead != "" {
+				bad = append(bad, fmt.Sprintf("%s imports %s: use %s", f.path, imp, instead))
+			}
 			d, ok := known[m]
 			if !ok {
 				if !said[m] {
