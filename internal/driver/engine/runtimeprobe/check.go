@@ -49,6 +49,23 @@ type Config struct {
 // (ctx ended, no scratch folder, the engine is away), so asking again makes sense. detail is for the log.
 func Check(ctx context.Context, starter Starter, cfg Config) (problem string, detail, err error) {
 	sweep(cfg.Dir)
+	for range kills {
+		if problem, detail, err = try(ctx, starter, cfg); err != nil || !errors.Is(detail, errUntold) {
+			break
+		}
+	}
+	return problem, detail, err
+}
+
+// kills is how many sandboxes may be killed without a word of their memory limit before the runtime is to blame: Docker
+// loses that word when it hears of the end first, as it may on a busy host.
+const kills = 3
+
+// errUntold: a signal ended the sandbox, and the engine does not say that it was for the memory.
+var errUntold = errors.New("exit code 137")
+
+// try checks with one sandbox.
+func try(ctx context.Context, starter Starter, cfg Config) (problem string, detail, err error) {
 	dir, err := os.MkdirTemp(cfg.Dir, "p") // short: a socket's path has 108 bytes
 	if err != nil {
 		return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no scratch folder")
@@ -231,6 +248,8 @@ func (p *probe) look(ctx context.Context) error {
 	}
 }
 
+const notByItsLimit = "a sandbox out of memory ended, but not by its memory limit"
+
 // awaitOOM waits until the guest, which takes more memory than it may have, is ended.
 func (p *probe) awaitOOM(ctx context.Context) (problem string, detail error) {
 	for {
@@ -242,10 +261,13 @@ func (p *probe) awaitOOM(ctx context.Context) (problem string, detail error) {
 			return "the memory limit is not in force (runsc must not run with --ignore-cgroups)", nil
 		}
 		if there.State == sandbox.Lost {
-			if !there.OOMKilled {
-				return "a sandbox out of memory ended, but not by its memory limit", fmt.Errorf("exit code %d", there.ExitCode)
+			switch {
+			case there.OOMKilled:
+				return "", nil
+			case there.ExitCode == 137:
+				return notByItsLimit, errUntold
 			}
-			return "", nil
+			return notByItsLimit, fmt.Errorf("exit code %d", there.ExitCode)
 		}
 		if err := p.look(ctx); err != nil {
 			return "a sandbox that takes more memory than its limit does not end", err
