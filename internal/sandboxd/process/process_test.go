@@ -287,18 +287,25 @@ func TestSupervisorKilled(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "pids")
 		// The filter keeps a command from its own supervisor, so a sibling does it.
 		r := shell(tree(file) + "sleep 60")
-		r.Timeout = 3 * time.Second
+		r.Timeout = time.Second
 		victim := b.start(r)
-		for range 200 {
-			if data, _ := os.ReadFile(file); bytes.Count(data, []byte("\n")) == 4 {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
+		if err := victim.Hold(time.Minute); err != nil { // the deadline is not to pass before the signal
+			t.Fatal(err)
 		}
+		b.eventually("the tree is whole", func() bool {
+			data, _ := os.ReadFile(file)
+			return bytes.Count(data, []byte("\n")) == 4
+		})
 		victim.mu.Lock()
-		pid := victim.sup.pid
+		sup := victim.sup
 		victim.mu.Unlock()
-		b.wantExit(b.run(shell(fmt.Sprintf("kill -%s %d", sig, pid))), 0)
+		if sup == nil {
+			t.Fatalf("%s: it ended before the signal", sig)
+		}
+		b.wantExit(b.run(shell(fmt.Sprintf("kill -%s %d", sig, sup.pid))), 0)
+		if err := victim.Hold(0); err != nil {
+			t.Fatal(err)
+		}
 		got := b.wait(victim)
 		want := Killed
 		if sig == "STOP" {
