@@ -259,7 +259,7 @@ fi
 } &
 beside=$!
 # shellcheck disable=SC2046 # names of packages have no spaces
-sized system "./internal/e2e/... ./cmd/..." "$product" -count=1 -p 1 -parallel 4 -timeout 40m -skip "$templates" $(of "$system")
+sized system "./internal/e2e/... ./cmd/..." "$product" -count=1 -p 2 -parallel 4 -timeout 40m -skip "$templates" $(of "$system")
 show system
 rest foreign "./internal/e2e ./cmd/..." "$product" env SKERRY_TEST_FOREIGN=1 go test -race -count=1 -timeout 30m -run '^TestForeign$' ./internal/e2e
 rest console "./cmd/..." "$product console sdk/typescript/src" console/test/test.sh
