@@ -1,7 +1,6 @@
 package wasm
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,13 +22,15 @@ const (
 	end      = 0x0b // of an expression
 )
 
-// sections are those that are a vector: how many bytes an entry has at least, and what reads an entry that names more.
+// sections by their number. Those with least are a vector: how many bytes an entry has at least, and what reads an entry that
+// names more.
 var sections = map[byte]struct {
 	name  string
 	least uint64
 	entry func(*look)
 }{
-	1: {"type", 3, (*look).functionType}, 2: {"import", 4, (*look).imported}, 3: {"function", 1, nil}, 4: {"table", 3, nil},
+	customSection: {name: "custom"},
+	1:             {"type", 3, (*look).functionType}, 2: {"import", 4, (*look).imported}, 3: {"function", 1, nil}, 4: {"table", 3, nil},
 	5: {"memory", 2, nil}, 6: {"global", 3, nil}, 7: {"export", 3, (*look).exported}, 9: {"element", 2, (*look).element},
 	10: {"code", 3, (*look).function}, 11: {"data", 2, (*look).data}, 13: {"tag", 2, nil},
 }
@@ -43,16 +44,16 @@ func checkCounts(module []byte) error {
 	l := look{rest: module[header:]}
 	for len(l.rest) > 0 {
 		id := l.byte()
-		size := l.uint()
-		section, kind := l.part(size), sections[id]
-		if id == customSection {
-			kind.name = "custom"
-			section.custom()
-		} else if kind.least > 0 {
-			section.each(kind.least, kind.entry)
-		}
-		if err := cmp.Or(l.err, section.err); err != nil {
-			return fmt.Errorf("section %s: %w", kind.name, err)
+		kind := sections[id]
+		l.within(func(section *look) {
+			if id == customSection {
+				section.custom()
+			} else if kind.least > 0 {
+				section.each(kind.least, kind.entry)
+			}
+		})
+		if l.err != nil {
+			return fmt.Errorf("section %s: %w", kind.name, l.err)
 		}
 	}
 	return nil
@@ -68,7 +69,7 @@ type look struct {
 }
 
 func (l *look) refuse(err error) {
-	if l.err == nil && !l.stopped {
+	if !l.stopped {
 		l.err = err
 	}
 	l.stop()
@@ -107,6 +108,14 @@ func (l *look) part(size uint64) look {
 	p := look{rest: l.rest[:size]}
 	l.rest = l.rest[size:]
 	return p
+}
+
+// within reads what has its size before it as a look of its own, whose error is that of the whole.
+func (l *look) within(read func(*look)) {
+	p := l.part(l.uint())
+	if read(&p); p.err != nil {
+		l.refuse(p.err)
+	}
 }
 
 // sized skips what has its size before it: names, the bytes of data.
@@ -161,15 +170,14 @@ func (l *look) imported() {
 
 // table reads the type of a table; one that begins with 0x40 has a first value behind it.
 func (l *look) table() {
-	kind := l.byte()
-	if kind == 0x40 {
+	valued := len(l.rest) > 0 && l.rest[0] == 0x40
+	if valued {
 		l.byte()
-		l.valueType()
-	} else if kind == ref || kind == refNull {
-		l.uint()
+		l.byte()
 	}
+	l.valueType()
 	l.limits()
-	if kind == 0x40 {
+	if valued {
 		l.expression()
 	}
 }
@@ -253,20 +261,18 @@ func (l *look) data() {
 }
 
 func (l *look) function() {
-	body := l.part(l.uint())
 	locals := uint64(0)
-	body.each(2, func(l *look) {
-		// No sum passes the greatest number: each is bounded before it is added.
-		if n := l.uint(); n > maxLocals || locals+n > maxLocals {
-			l.refuse(fmt.Errorf("a function has more than %d local variables", maxLocals))
-		} else {
-			locals += n
-		}
-		l.valueType()
+	l.within(func(body *look) {
+		body.each(2, func(l *look) {
+			// No sum passes the greatest number: each is bounded before it is added.
+			if n := l.uint(); n > maxLocals || locals+n > maxLocals {
+				l.refuse(fmt.Errorf("a function has more than %d local variables", maxLocals))
+			} else {
+				locals += n
+			}
+			l.valueType()
+		})
 	})
-	if body.err != nil {
-		l.refuse(body.err)
-	}
 }
 
 // custom reads names of functions and variables. Other custom sections are skipped as a whole.
@@ -281,26 +287,24 @@ func (l *look) custom() {
 	}
 	for len(l.rest) > 0 {
 		id := l.byte()
-		names := l.part(l.uint())
-		switch id {
-		case 0: // of the module
-			names.sized()
-		case 1: // of functions
-			names.each(2, named)
-		case 2: // of variables, by function
-			names.each(2, func(l *look) {
-				l.uint()
-				l.each(2, named)
-			})
-		default:
-			continue
-		}
-		// wazero would go on behind the last name, not behind the part.
-		if names.err == nil && len(names.rest) > 0 {
-			names.refuse(fmt.Errorf("%d bytes are left after the names", len(names.rest)))
-		}
-		if names.err != nil {
-			l.refuse(names.err)
-		}
+		l.within(func(names *look) {
+			switch id {
+			case 0: // of the module
+				names.sized()
+			case 1: // of functions
+				names.each(2, named)
+			case 2: // of variables, by function
+				names.each(2, func(l *look) {
+					l.uint()
+					l.each(2, named)
+				})
+			default:
+				return
+			}
+			// wazero would go on behind the last name, not behind the part.
+			if len(names.rest) > 0 {
+				names.refuse(fmt.Errorf("%d bytes are left after the names", len(names.rest)))
+			}
+		})
 	}
 }
