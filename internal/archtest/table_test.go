@@ -114,7 +114,8 @@ var table = []row{
 	{"internal/sandboxd/filter", "", "it knows system calls, not who makes them"},
 	{"internal/sandboxd/wasm", "sandbox", "a module's runner is a process of its own, which knows no server and no daemon"},
 	{"internal/sandboxd/wasm/wasmtest", "", "modules for tests"},
-	{"internal/sandboxd/process", "platform/deadline sandboxd/filter sandboxd/procfs", "processes know no protocol"},
+	{"internal/sandboxd/process", "platform/deadline sandboxd/filter sandboxd/procfs sandboxd/spill", "processes know no protocol"},
+	{"internal/sandboxd/spill", "", "a file, which knows no exec"},
 	{"internal/sandboxd/procfs", "", "it reads what the kernel tells, and starts nothing"},
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},

@@ -22,7 +22,9 @@ const ENDINGS = {
   "image/jpeg": "jpg", "image/svg+xml": "svg", "application/json": "json", "application/pdf": "pdf",
 };
 const DISPLAY = Symbol.for("Jupyter.display"); // as Deno's kernel has it
-const { env, stderr } = process; // the agent may put others in their place
+// The agent may put others in their place.
+const { env, stderr } = process;
+const later = setImmediate;
 const require = module.createRequire(import.meta.url);
 const sock = new net.Socket({ fd: 3 });
 const complain = (text) => stderr.write(text + "\n");
@@ -274,7 +276,12 @@ function strip(text) {
   }
 }
 
+const turn = () => new Promise((done) => later(done));
+
 async function serve(acorn, job, typed) {
+  // A SIGINT for the run before was sent before this job was. The loop looks for signals last, so two turns end with it taken.
+  await turn();
+  await turn();
   const before = {};
   for (const [name, value] of Object.entries(job.env ?? {})) {
     before[name] = env[name];

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -356,5 +358,55 @@ func TestContextsThatCannotBe(t *testing.T) {
 	left, err := os.ReadDir(b.temp)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// TestInterruptHitsItsRun: an interrupt that crosses the end of its run does not hit the next one, however late its supervisor sends it.
+func TestInterruptHitsItsRun(t *testing.T) {
+	b := newBed(t)
+	for _, c := range []struct {
+		k                    *kernel
+		parent, crossed, one string // crossed ends when the file "asked" is there, and makes "over"
+	}{
+		{
+			b.kernel(b.runner("python3"), "python"), "import os, time; print(os.getppid())",
+			"while not os.path.exists('asked'): time.sleep(0.01)\nos.rename('asked', 'over')", "time.sleep(1.5)",
+		},
+		{
+			b.nodeKernel("javascript"), "const fs = require('fs'), wait = (ms) => new Promise((r) => setTimeout(r, ms)); console.log(process.ppid)",
+			"while (!fs.existsSync('asked')) await wait(10);\nfs.renameSync('asked', 'over')", "await wait(1500)",
+		},
+	} {
+		r := c.k.run(c.parent)
+		supervisor, err := strconv.Atoi(strings.TrimSpace(r.stdout))
+		if err != nil {
+			t.Fatal(err, r.stderr)
+		}
+		if err := syscall.Kill(supervisor, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for !c.k.s.Busy() {
+				time.Sleep(time.Millisecond)
+			}
+			if err := c.k.s.Interrupt(); err != nil {
+				t.Error(err)
+			}
+			if err := os.WriteFile(filepath.Join(b.cwd, "asked"), nil, 0o600); err != nil {
+				t.Error(err)
+			}
+			for os.Remove(filepath.Join(b.cwd, "over")) != nil && t.Context().Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(time.Second)
+			_ = syscall.Kill(supervisor, syscall.SIGCONT)
+		}()
+		c.k.want(c.k.run(c.crossed), 0, "")
+		c.k.want(c.k.run(c.one), 0, "")
+		// One that comes in time hits.
+		time.AfterFunc(100*time.Millisecond, func() { _ = c.k.s.Interrupt() })
+		if r := c.k.run(c.one); r.Code != 130 || r.Lost {
+			t.Errorf("%+v %s", r.Exit, r.stderr)
+		}
 	}
 }

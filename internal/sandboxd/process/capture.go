@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/spill"
 )
 
 // drainTime is how long an exec whose tree is gone waits for the end of its output: something
@@ -26,14 +28,14 @@ type capture struct {
 	stderr bool
 	half   int
 	max    uint64
-	spill  *spill // nil: none wanted
+	spill  *spill.File // nil: none wanted
 
 	head  int
 	total uint64
 	ring  ring
 }
 
-func newCapture(log *eventLog, stderr bool, limit int64, s *spill) *capture {
+func newCapture(log *eventLog, stderr bool, limit int64, s *spill.File) *capture {
 	half := int(limit / 2)
 	return &capture{log: log, stderr: stderr, half: half, max: uint64(limit), ring: ring{limit: int(limit) - half}, spill: s}
 }
@@ -45,7 +47,7 @@ func (c *capture) write(p []byte) {
 		if before <= c.max {
 			c.openSpill()
 		}
-		c.spill.write(p)
+		c.spill.Write(p)
 	}
 	if c.live {
 		c.log.output(c.stderr, p)
@@ -63,14 +65,14 @@ func (c *capture) write(p []byte) {
 // openSpill writes what came so far: the head, which the events hold, and the ring, which lost
 // nothing yet; the events of a terminal hold both.
 func (c *capture) openSpill() {
-	c.spill.open()
-	_ = c.log.stream(c.stderr, func(p []byte) error { c.spill.write(p); return nil })
+	c.spill.Open()
+	_ = c.log.stream(c.stderr, func(p []byte) error { c.spill.Write(p); return nil })
 	if c.live {
 		return
 	}
 	a, b := c.ring.parts()
-	c.spill.write(a)
-	c.spill.write(b)
+	c.spill.Write(a)
+	c.spill.Write(b)
 }
 
 // finish sums up, after the last write and before the exit event.
@@ -87,7 +89,7 @@ func (c *capture) finish() Stream {
 	}
 	s.Tail = append(append(make([]byte, 0, len(a)+len(b)), a...), b...)
 	if c.spill != nil {
-		s.SpillPath, s.SpillCut = c.spill.close()
+		s.SpillPath, s.SpillCut = c.spill.Close()
 	}
 	return s
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/spill"
 )
 
 // Limits of a request.
@@ -251,7 +252,7 @@ func (e *Exec) Signal(sig int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.session != nil && !e.Ended() {
-		return e.session.signal(sig, false)
+		return e.session.signal(unix.Signal(sig))
 	}
 	if e.sup == nil || e.Ended() {
 		return ErrEnded
@@ -519,9 +520,9 @@ func (e *Exec) giveUp(sup *warden, why error, x *Exit) {
 
 // capture makes the capture of one stream.
 func (e *Exec) capture(stderr bool, name string) *capture {
-	var s *spill
+	var s *spill.File
 	if e.req.MaxSpill > 0 && e.req.SpillDir != "" {
-		s = &spill{rootDir: e.m.opts.SpillRoot, dir: filepath.Clean(e.req.SpillDir), name: name, limit: uint64(e.req.MaxSpill)}
+		s = spill.New(e.m.opts.SpillRoot, e.req.SpillDir, name, uint64(e.req.MaxSpill))
 	}
 	return newCapture(&e.log, stderr, e.req.MaxOutput, s)
 }

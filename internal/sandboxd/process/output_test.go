@@ -95,21 +95,6 @@ func TestSpillIsConfined(t *testing.T) {
 	}
 }
 
-// A spill folder on a full disk, or a file-size limit, cuts the file and nothing else.
-func TestSpillWriteFails(t *testing.T) {
-	s := &spill{limit: 100}
-	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.file = f
-	s.write([]byte("x"))
-	s.write([]byte("y"))
-	if _, cut := s.close(); !cut {
-		t.Error("not cut")
-	}
-}
-
 // Output arrives while the exec runs, whether or not a client reads it.
 func TestOutputStreams(t *testing.T) {
 	b := newBed(t)

@@ -60,15 +60,18 @@ type Session struct {
 	gone   chan struct{} // closed when the tree is gone, then
 	exit   Exit          // of the command; set before gone is closed
 
-	mu    sync.Mutex
-	run   *sessionRun // nil: idle
-	stuck *time.Timer // ends a supervisor that does not end its tree
+	mu       sync.Mutex
+	run      *sessionRun   // nil: idle
+	stuck    *time.Timer   // ends a supervisor that does not end its tree
+	underway int           // signals that the supervisor was asked for and has not sent yet
+	settled  chan struct{} // closed when underway is 0 again; nil while it is
 }
 
 // sessionRun is the exec that a Session serves now.
 type sessionRun struct {
 	id     string
 	answer chan answer // holds one
+	over   bool        // it has ended: nothing may interrupt it
 }
 
 // answer is a frame of the command.
@@ -173,6 +176,10 @@ func (m *Manager) addSession(s *Session, cleanup func()) bool {
 // await stays until the tree is gone.
 func (s *Session) await() {
 	m, err := readMessage(s.sup.conn, maxReport)
+	for err == nil && m.Kind == msgSignalled {
+		s.signalled()
+		m, err = readMessage(s.sup.conn, maxReport)
+	}
 	if err == nil && m.Kind == msgExit {
 		s.exit = Exit{Status: Exited, Code: m.Code, CPU: time.Duration(m.CPU) * time.Microsecond, MaxRSS: m.MaxRSS}
 		if m.Signal != 0 {
@@ -289,29 +296,72 @@ func (s *Session) Busy() bool {
 	return s.run != nil
 }
 
-// Interrupt sends SIGINT to the process group of the command, if it is at work: the signal could come so late that it
-// hit the next run.
+// Interrupt sends SIGINT to the process group of the command, if it is at work.
 func (s *Session) Interrupt() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sup != nil && s.run == nil {
+	if s.sup != nil && (s.run == nil || s.run.over) {
 		return nil
 	}
-	return s.send(int(unix.SIGINT), true)
+	return s.send(unix.SIGINT, true)
 }
 
-func (s *Session) signal(sig int, group bool) error {
+// signal sends a signal to every process of the Session, for the run that it serves now.
+func (s *Session) signal(sig unix.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.send(sig, group)
+	if s.run == nil || s.run.over {
+		return ErrEnded
+	}
+	return s.send(sig, false)
 }
 
 // send is a signal's way to the supervisor. The caller holds s.mu.
-func (s *Session) send(sig int, group bool) error {
+func (s *Session) send(sig unix.Signal, group bool) error {
 	if s.sup == nil {
 		return ErrEnded
 	}
-	return s.sup.send(message{Kind: msgSignal, Serial: s.serial, Signal: sig, Group: group})
+	if err := s.sup.send(message{Kind: msgSignal, Serial: s.serial, Signal: int(sig), Group: group, Tell: true}); err != nil {
+		return err
+	}
+	if s.underway++; s.settled == nil {
+		s.settled = make(chan struct{})
+	}
+	return nil
+}
+
+// signalled notes that the supervisor has sent a signal.
+func (s *Session) signalled() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.underway == 0 {
+		return // nobody asked for it
+	}
+	if s.underway--; s.underway == 0 {
+		close(s.settled)
+		s.settled = nil
+	}
+}
+
+// settle waits until no signal for r is underway, which would hit the next run. False: the command had to be ended.
+func (s *Session) settle(r *sessionRun) bool {
+	s.mu.Lock()
+	r.over = true
+	settled := s.settled
+	s.mu.Unlock()
+	if settled == nil {
+		return true
+	}
+	select {
+	case <-settled:
+		return true
+	case <-s.gone:
+		return false
+	case <-time.After(interruptTime):
+		s.kill()
+		<-s.gone // bounded: see kill
+		return false
+	}
 }
 
 // Close ends the command with all that it started, and waits until that is gone or ctx ends.
@@ -363,6 +413,9 @@ func (s *Session) serve(e *Exec) *Exit {
 		}
 	})
 	x := s.attend(e, r)
+	if !s.settle(r) {
+		x.Lost = true
+	}
 	if !x.Lost {
 		x.CPU, x.MaxRSS = procfs.UsageOf(s.pid).Since(before)
 	}

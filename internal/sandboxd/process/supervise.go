@@ -291,13 +291,23 @@ func (s *supervisor) wait(pidfd int) bool {
 		case m.Serial != s.serial: // meant for a run that has ended
 		case m.Kind == msgKill:
 			return true
-		case m.Kind == msgSignal && m.Group:
-			_ = unix.Kill(-s.main, unix.Signal(m.Signal))
 		case m.Kind == msgSignal:
-			for _, pid := range s.tree() {
-				_ = unix.Kill(pid, unix.Signal(m.Signal))
+			s.signal(unix.Signal(m.Signal), m.Group)
+			if m.Tell && !s.send(message{Kind: msgSignalled}) {
+				return false
 			}
 		}
+	}
+}
+
+// signal sends a signal to every process of the tree, or to the command's group.
+func (s *supervisor) signal(sig unix.Signal, group bool) {
+	if group {
+		_ = unix.Kill(-s.main, sig)
+		return
+	}
+	for _, pid := range s.tree() {
+		_ = unix.Kill(pid, sig)
 	}
 }
 

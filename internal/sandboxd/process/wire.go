@@ -21,14 +21,15 @@ const (
 type messageKind string
 
 const (
-	msgRun     messageKind = "run"     // to the supervisor: start a command
-	msgKill    messageKind = "kill"    // to the supervisor: end the whole tree
-	msgAdopt   messageKind = "adopt"   // to the supervisor: what its command has forked is a run of its own
-	msgSignal  messageKind = "signal"  // to the supervisor: signal every process of the tree, or the command's group
-	msgStarted messageKind = "started" // from the supervisor
-	msgFailed  messageKind = "failed"  // from the supervisor: nothing was started
-	msgExit    messageKind = "exit"    // from the supervisor: the tree is gone, or Left processes of it stay
-	msgGone    messageKind = "gone"    // from the supervisor, after such an exit: they are gone
+	msgRun       messageKind = "run"       // to the supervisor: start a command
+	msgKill      messageKind = "kill"      // to the supervisor: end the whole tree
+	msgAdopt     messageKind = "adopt"     // to the supervisor: what its command has forked is a run of its own
+	msgSignal    messageKind = "signal"    // to the supervisor: signal every process of the tree, or the command's group
+	msgStarted   messageKind = "started"   // from the supervisor
+	msgFailed    messageKind = "failed"    // from the supervisor: nothing was started
+	msgExit      messageKind = "exit"      // from the supervisor: the tree is gone, or Left processes of it stay
+	msgSignalled messageKind = "signalled" // from the supervisor: a signal that said Tell was sent
+	msgGone      messageKind = "gone"      // from the supervisor, after such an exit: they are gone
 )
 
 type message struct {
@@ -46,6 +47,8 @@ type message struct {
 
 	// Group: msgSignal is for the process group of the command only.
 	Group bool `json:"group,omitempty"`
+	// Tell: msgSignal is answered with msgSignalled.
+	Tell bool `json:"tell,omitempty"`
 
 	Signal int    `json:"signal,omitempty"` // msgSignal: to send; msgExit: the signal that ended the command
 	Serial uint64 `json:"serial,omitempty"` // of the run that a kill or signal is meant for
