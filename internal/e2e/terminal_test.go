@@ -127,7 +127,7 @@ func TestTerminal(t *testing.T) {
 		c.until("now 50 132\r\n")
 		c.say("trap 'echo told $LINES' WINCH; read -r -t 0.1; python3 -c 'import os; print(os.isatty(0), os.get_terminal_size().columns)'\n")
 		c.until("True 132\r\n")
-		c.say("sleep 1000 & setsid sleep 2000 & sleep 3000\n")
+		c.say("sleep 1000 & setsid -f sleep 2000; sleep 3000\n")
 		s.eventuallyRuns("tty", "sleep 3000")
 		c.say("\x03") // ends the last sleep, and nothing else
 		c.say("echo after $?\n")
