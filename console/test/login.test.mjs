@@ -230,6 +230,23 @@ describe("a token ends", () => {
       assert.equal(redeemed.length, before);
     }, { path: "/ui/overview" });
   });
+
+  test("one that ends on its way to the server is replaced", async () => {
+    await mode({ ttl: 5 });
+    await visit(async (page, { redeemed }) => {
+      await page.clock.setFixedTime(new Date()); // so the page never thinks that its token is about to end
+      await loginAs(page, "ann");
+      await page.getByRole("button", { name: "Log out" }).waitFor();
+      await page.waitForTimeout(6_000);
+      await mode({ ttl: 3600 });
+      await page.getByLabel("Open a thread by its id").fill("not-here");
+      await page.getByRole("button", { name: "Open", exact: true }).click();
+      await page.getByRole("heading", { level: 1 }).getByText("not-here").waitFor();
+      await page.getByRole("button", { name: "Log out" }).waitFor();
+      assert.equal(await page.getByText("Your login has ended").count(), 0);
+      assert.ok(redeemed.some((r) => r.refresh_token), "no token was refreshed");
+    }, { path: "/ui/threads" });
+  });
 });
 
 describe("what goes on when a token ends", () => {

@@ -85,22 +85,30 @@ async function refresh(old: Renewal): Promise<void> {
   }
 }
 
-/** Waits for the next token when this one is about to end. */
-async function renew(): Promise<void> {
-  if (renewal === undefined || Date.now() < renewal.at) return;
+/** Waits for the next token when this one is about to end by then. */
+async function renew(by = Date.now()): Promise<void> {
+  if (renewal === undefined || by < renewal.at) return;
   renewing ??= refresh(renewal).finally(() => (renewing = undefined));
   await renewing;
 }
 
-/** Requests of the page. Each has a token that is still good, and an answer 401 ends the session. */
+/**
+ * Requests of the page. Each has a token that is still good when it is sent. One that ends on its way to the server is replaced: an
+ * answer 401 means that nothing was done. Without another token it ends the session.
+ */
 const watchedFetch: typeof fetch = async (input, init) => {
   await renew();
-  const sentWith = key;
-  const headers = new Headers(init?.headers);
-  if (had.has(headers.get("Authorization")?.replace(/^Bearer /, "") ?? "")) headers.set("Authorization", `Bearer ${key}`);
-  const answer = await fetch(input, { ...init, headers });
-  if (answer.status === 401 && state.principal !== undefined && sentWith === key) expire();
-  return answer;
+  for (let first = !(init?.body instanceof ReadableStream); ; first = false) {
+    const sentWith = key;
+    const headers = new Headers(init?.headers);
+    if (had.has(headers.get("Authorization")?.replace(/^Bearer /, "") ?? "")) headers.set("Authorization", `Bearer ${key}`);
+    const answer = await fetch(input, { ...init, headers });
+    if (answer.status !== 401 || state.principal === undefined) return answer;
+    if (first && sentWith === key) await renew(Infinity);
+    if (first && sentWith !== key) continue;
+    if (sentWith === key) expire();
+    return answer;
+  }
 };
 
 function options(onBehalfOf?: string): Options {
