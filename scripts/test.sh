@@ -205,8 +205,8 @@ drivers='/internal/(driver|tools/servers)(/|$)'
 system='/internal/e2e(/|$)'
 attack='/internal/attack(/|$)'
 templates='^(TestTemplateImages|TestFigures|TestBundledSkills)$'
-# These two take longest, so they begin first.
-long='/internal/(sandboxd|orchestrator)$'
+# These take longest, so they begin first.
+long='/internal/(sandboxd|orchestrator|hub|workspace/paths)$'
 # scripts/check.sh runs the rules of the house.
 mapfile -t unit < <(grep -E "$long" <<<"$packages" && grep -vE "$long|$drivers|$system|$attack|/internal/archtest$" <<<"$packages")
 of() { grep -E "$1" <<<"$packages"; }
@@ -229,7 +229,7 @@ programs=(scripts/cluster.sh --programs)
 [ "$wanted" = quick ] || background cluster "${programs[@]}" &
 cluster=$!
 # Tests wait more than they compute, so more of them run side by side than there are cores.
-sized unit ./... . -p 3 -parallel 8 -timeout 15m "${unit[@]}"
+sized unit ./... . -p 4 -parallel 8 -timeout 15m "${unit[@]}"
 show unit
 wait $images
 show_rest images
