@@ -206,7 +206,7 @@ system='/internal/e2e(/|$)'
 attack='/internal/attack(/|$)'
 templates='^(TestTemplateImages|TestFigures|TestBundledSkills)$'
 # These take longest, so they begin first.
-long='/internal/(sandboxd|orchestrator|hub|workspace/paths)$'
+long='/internal/(sandboxd|orchestrator|tools/hub|workspace/paths)$'
 # scripts/check.sh runs the rules of the house.
 mapfile -t unit < <(grep -E "$long" <<<"$packages" && grep -vE "$long|$drivers|$system|$attack|/internal/archtest$" <<<"$packages")
 of() { grep -E "$1" <<<"$packages"; }
