@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -186,8 +187,12 @@ func (s *imageStore) writeBlob(ctx context.Context, mediaType string, r io.Reade
 		return desc, err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	// Only Read and Write, so that the pieces have this length.
-	n, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, blobChunk))
+	// An archive comes in pieces of a header, or of a few KiB.
+	whole := bufio.NewWriterSize(w, blobChunk)
+	n, err := io.Copy(whole, r)
+	if err == nil {
+		err = whole.Flush()
+	}
 	if err != nil {
 		return desc, err
 	}
