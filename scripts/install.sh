@@ -276,7 +276,10 @@ for what in "$@"; do
     debian images mmdebstrap=mmdebstrap
     python3 -m pip --version >/dev/null 2>&1 || step images "pip for python3, from Debian" apt_install python3-pip
     ;;
-  test) debian test tini=tini mkfs.ext4=e2fsprogs mkfs.btrfs=btrfs-progs dockerd=docker.io redis-server=redis-server shellcheck=shellcheck openssl=openssl curl=curl protoc=protobuf-compiler /usr/include/google/protobuf/timestamp.proto=libprotobuf-dev gcc=gcc /usr/include/stdio.h=libc6-dev ;;
+  test)
+    debian test tini=tini mkfs.ext4=e2fsprogs mkfs.btrfs=btrfs-progs dockerd=docker.io redis-server=redis-server shellcheck=shellcheck openssl=openssl curl=curl protoc=protobuf-compiler /usr/include/google/protobuf/timestamp.proto=libprotobuf-dev gcc=gcc /usr/include/stdio.h=libc6-dev
+    debian test docker=docker-cli # a package of its own from Debian 13 on
+    ;;
   postgres) compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || step postgres "Debian packages: postgresql" fetch_postgres ;;
   runsc) have runsc || step runsc "gVisor's runsc, from its Go module (2 to 4 minutes)" build_runsc ;;
   containerd) stamped "$cache/containerd/stamp" $containerd_version || step containerd "containerd $containerd_version, from its Go module (1 to 2 minutes)" build_containerd ;;

@@ -23,6 +23,7 @@ die() { printf 'test/machine/machine.sh: %s\n' "$*" >&2; exit 1; }
 
 packages=systemd-sysv,udev,dbus,linux-image-amd64,openssh-server,iproute2,procps,kmod,sudo,ca-certificates,curl,jq,e2fsprogs
 packages+=,docker.io,containerd,runc,crun,apparmor,systemd-oomd,uidmap,redis-server,python3,nodejs,git,make,tini,xz-utils
+[ "$suite" = bookworm ] || packages+=,docker-cli # a package of its own from Debian 13 on
 
 ssh_options() {
   ssh=(-i "$dir/key" -p "$(cat "$dir/port")" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR
