@@ -161,7 +161,10 @@ func disk(t testing.TB) uint64 {
 	t.Helper()
 	root, err := os.Stat("/")
 	must(t, err)
-	path := filepath.Join(openDir(t), "disk")
+	dir, err := os.MkdirTemp("/dev", "skerry-attack-") // /tmp may be mounted so that no device can be opened there
+	must(t, err)
+	defer os.Remove(dir)
+	path := filepath.Join(dir, "disk")
 	for _, dev := range []uint64{root.Sys().(*syscall.Stat_t).Dev, unix.Mkdev(7, 0)} {
 		must(t, unix.Mknod(path, unix.S_IFBLK|0o600, int(dev))) //nolint:gosec // below 1<<63
 		file, err := os.Open(path)

@@ -2,6 +2,7 @@
 # What check.sh runs in the machine: inside.sh PART.
 set -euo pipefail
 export PATH=/skerry/gobin:$PATH SKERRY_CACHE=/skerry/cache CI=true
+export TMPDIR=/var/tmp # /tmp lies in memory on Debian 13, and is too small for two copies of an image
 fail() { printf 'FAILED: %s\n' "$*"; exit 1; }
 ok() { printf '  %s\n' "$*"; }
 
