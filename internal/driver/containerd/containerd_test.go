@@ -67,12 +67,7 @@ func startDaemon(t *testing.T, find func() (containerdtest.Programs, error)) *co
 // checkNothingLeft looks for what a sandbox leaves outside of containerd's folder.
 func checkNothingLeft(t *testing.T, d *containerdtest.Daemon) {
 	t.Helper()
-	// crun keeps what it compiled of seccomp profiles in .cache, for all sandboxes.
-	for _, pattern := range []string{"/run/containerd/runc/" + namespace + "/[^.]*", "/run/containerd/runsc/" + namespace + "/*"} {
-		if left, _ := filepath.Glob(pattern); len(left) > 0 {
-			t.Errorf("left over: %v", left)
-		}
-	}
+	drivertest.NoFiles(t, "/run/containerd/runc/"+namespace+"/*", "/run/containerd/runsc/"+namespace+"/*")
 	// A shim ends a moment after its task was deleted.
 	var shims []string
 	for range 250 {
@@ -113,9 +108,7 @@ func tempRoot(t testing.TB) string {
 	root, err := os.MkdirTemp("", "cd") // short: a socket's path has 108 bytes
 	must(t, err)
 	t.Cleanup(func() {
-		if left, _ := filepath.Glob(root + "/etc/*"); len(left) > 0 {
-			t.Errorf("left over: %v", left)
-		}
+		drivertest.NoFiles(t, root+"/etc/*")
 		must(t, os.RemoveAll(root))
 	})
 	must(t, os.Chmod(root, 0o711))

@@ -18,7 +18,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +132,19 @@ func Missing(t testing.TB, what string, reason any) {
 		t.Fatalf("%s is missing: %v", what, reason)
 	}
 	t.Skipf("%s is missing: %v", what, reason)
+}
+
+// NoFiles fails the test when files match the patterns of filepath.Match: a sandbox left them. crun keeps what it compiled of
+// seccomp profiles in .cache, for all sandboxes.
+func NoFiles(t testing.TB, patterns ...string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		left, err := filepath.Glob(pattern)
+		left = slices.DeleteFunc(left, func(path string) bool { return filepath.Base(path) == ".cache" && strings.Contains(path, "/runc/") })
+		if len(left) > 0 || err != nil {
+			t.Errorf("left over: %v, %v", left, err)
+		}
+	}
 }
 
 // Runtimes are those with which a driver runs the suite: all of them, and with -short the first one.

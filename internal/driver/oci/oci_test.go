@@ -87,12 +87,7 @@ func tempRoot(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// crun keeps what it compiled of seccomp profiles in .cache, for all sandboxes.
-		for _, pattern := range []string{root + "/bundles/*", root + "/runc/[^.]*", root + "/runsc/*", root + "/probe/*", root + "/bundles/.*", root + "/roots/*", root + "/roots/.*"} {
-			if left, _ := filepath.Glob(pattern); len(left) > 0 {
-				t.Errorf("left over: %v", left)
-			}
-		}
+		drivertest.NoFiles(t, root+"/bundles/*", root+"/runc/*", root+"/runsc/*", root+"/probe/*", root+"/bundles/.*", root+"/roots/*", root+"/roots/.*")
 		for _, parent := range cgroupParents() {
 			entries, err := os.ReadDir(parent)
 			for _, e := range entries {

@@ -33,7 +33,7 @@ func underRoot(root, dir string) (string, bool) {
 	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, 0) {
 		return "", false
 	}
-	rel, err := filepath.Rel(root, filepath.Clean(dir))
+	rel, err := filepath.Rel(root, dir)
 	if err != nil || !filepath.IsLocal(rel) {
 		return "", false
 	}
