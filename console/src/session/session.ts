@@ -98,18 +98,24 @@ async function renew(by = Date.now()): Promise<void> {
  */
 const watchedFetch: typeof fetch = async (input, init) => {
   await renew();
-  for (let first = !(init?.body instanceof ReadableStream); ; first = false) {
-    const sentWith = key;
-    const headers = new Headers(init?.headers);
-    if (had.has(headers.get("Authorization")?.replace(/^Bearer /, "") ?? "")) headers.set("Authorization", `Bearer ${key}`);
-    const answer = await fetch(input, { ...init, headers });
-    if (answer.status !== 401 || state.principal === undefined) return answer;
-    if (first && sentWith === key) await renew(Infinity);
-    if (first && sentWith !== key) continue;
-    if (sentWith === key) expire();
-    return answer;
+  let sentWith = key;
+  let answer = await send(input, init);
+  if (answer.status !== 401 || state.principal === undefined) return answer;
+  if (sentWith === key) await renew(Infinity);
+  if (sentWith !== key) {
+    sentWith = key;
+    answer = await send(input, init);
   }
+  if (answer.status === 401 && state.principal !== undefined && sentWith === key) expire();
+  return answer;
 };
+
+/** Sends a request with the token that is good now. */
+function send(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+  const headers = new Headers(init?.headers);
+  if (had.has(headers.get("Authorization")?.replace(/^Bearer /, "") ?? "")) headers.set("Authorization", `Bearer ${key}`);
+  return fetch(input, { ...init, headers });
+}
 
 function options(onBehalfOf?: string): Options {
   return { server: location.origin, key, fetch: watchedFetch, webSocket: BrowserSocket, patienceMs: 4_000, ...(onBehalfOf === undefined ? {} : { onBehalfOf }) };
